@@ -1,0 +1,44 @@
+"""Records, tables and variables that define a run. Standard library only."""
+
+from .audio import AudioConfig, max_shift_steps
+from .data import Augmentation, BatchSizes, DataConfig, DataIO
+from .experiment import Experiment
+from .model import ModelConfig, PerceiverTFConfig, PreEncoderConfig, T5DecoderConfig
+from .names import nearest, unknown_name
+from .tasks import Task, get_task, list_tasks
+from .training import (
+    CheckpointConfig,
+    LRSchedule,
+    ObjectiveConfig,
+    OptimizerConfig,
+    TrainerConfig,
+    WandbConfig,
+)
+from .vocabularies import get_drum_vocab, get_program_vocab
+
+__all__ = [
+    "AudioConfig",
+    "Augmentation",
+    "BatchSizes",
+    "CheckpointConfig",
+    "DataConfig",
+    "DataIO",
+    "Experiment",
+    "LRSchedule",
+    "ModelConfig",
+    "ObjectiveConfig",
+    "OptimizerConfig",
+    "PerceiverTFConfig",
+    "PreEncoderConfig",
+    "T5DecoderConfig",
+    "Task",
+    "TrainerConfig",
+    "WandbConfig",
+    "get_drum_vocab",
+    "get_program_vocab",
+    "get_task",
+    "list_tasks",
+    "max_shift_steps",
+    "nearest",
+    "unknown_name",
+]

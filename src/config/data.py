@@ -1,0 +1,109 @@
+"""How batches are made: sizes, loading and augmentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class BatchSizes:
+    """Segments per batch (section BSZ)."""
+
+    sub: int = 36
+    """Segments of a sub-batch; its samples share a pool of foreign stems."""
+    local: int = 36
+    """Segments per process and batch; a multiple of ``sub``."""
+    validation: int = 36
+    """Windows decoded together in validation."""
+    test: int = 36
+    """Windows decoded together in test and predict."""
+
+    def __post_init__(self) -> None:
+        for name in ("sub", "local", "validation", "test"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"batch size {name} must be at least 1, not {getattr(self, name)}")
+        if self.local % self.sub:
+            fits = [size for size in range(1, self.local + 1) if self.local % size == 0]
+            pairs = ", ".join(f"-bsz {size} {self.local}" for size in fits[-4:])
+            raise ValueError(
+                f"-bsz {self.sub} {self.local}: the local batch {self.local} is not a multiple of the "
+                f"sub-batch {self.sub}; pairs that fit: {pairs}"
+            )
+
+
+@dataclass(frozen=True)
+class DataIO:
+    """DataLoader settings (section DATAIO)."""
+
+    num_workers: int = 32
+    """Worker processes per rank; 0 loads in the main process."""
+    prefetch_factor: int = 4
+    """Batches each worker prepares ahead."""
+    persistent_workers: bool = True
+    pin_memory: bool = True
+
+    def __post_init__(self) -> None:
+        if self.num_workers < 0:
+            raise ValueError(f"--num-workers must be 0 or more, not {self.num_workers}")
+        if self.prefetch_factor < 1:
+            raise ValueError(f"AMT_PREFETCH_FACTOR must be at least 1, not {self.prefetch_factor}")
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Online augmentation of stems and mixes (section AUGMENTATION)."""
+
+    amp_range: tuple[float, float] = (0.7, 1.3)
+    """Range of the uniform gain of each stem."""
+    stem_keep_prob: float = 0.15
+    """Probability that a stem is kept; 1.0 keeps all."""
+    xaug_max_k: int = 2
+    """Most foreign sources mixed into one segment; 0 is off."""
+    xaug_tau: float = 0.5
+    """Decay rate of the number of foreign sources."""
+    xaug_alpha: float = 1.0
+    """Weibull shape of that decay; 1 is exponential."""
+    xaug_no_instr_overlap: bool = True
+    """Never mix two sources of one instrument class."""
+    xaug_no_drum_overlap: bool = True
+    """Never mix two drum stems."""
+    xaug_intra_stem: bool = True
+    """Drop stems of foreign sources as well."""
+    pitch_shift_range: tuple[float, float] = (-6.0, 6.0)
+    """Range of the pitch shift in semitones; (0, 0) is off. Drums are never shifted."""
+    pitch_shift_detune: float = 0.0
+    """Further uniform detuning of at most this many semitones, labels unchanged."""
+    noise_prob: float = 0.0
+    """Probability of added noise (white to brown)."""
+    noise_snr_range: tuple[float, float] = (5.0, 40.0)
+    """Its signal-to-noise ratio in dB."""
+    reverb_prob: float = 0.0
+    """Probability of a synthetic room."""
+    eq_prob: float = 0.0
+    """Probability that each stem gets a random smooth equalisation."""
+
+    def __post_init__(self) -> None:
+        low, high = self.amp_range
+        if not 0 <= low <= high:
+            raise ValueError(f"-amp {low} {high}: gains need 0 <= LO <= HI")
+        if self.pitch_shift_range[0] > self.pitch_shift_range[1]:
+            raise ValueError(f"-ps {self.pitch_shift_range[0]} {self.pitch_shift_range[1]}: LO is above HI")
+        for name in ("stem_keep_prob", "noise_prob", "reverb_prob", "eq_prob"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"augmentation {name} is a probability, not {getattr(self, name)}")
+        if self.xaug_max_k < 0:
+            raise ValueError(f"-xk must be 0 or more, not {self.xaug_max_k}")
+        if self.xaug_tau <= 0 or self.xaug_alpha <= 0:
+            raise ValueError("-xtau and -xalpha must be positive")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which data a run sees."""
+
+    presets: tuple[str, ...] = ("quickstart",)
+    """Data presets (flag ``-d``), or names of prepared stores."""
+    samples_per_epoch: int = 90000
+    """Training segments that count as one epoch in names and logs (flag ``-se``)."""
+    validation_files: int = 0
+    """First N songs of each validation set; 0 takes all."""

@@ -1,0 +1,27 @@
+"""Errors for names that are not in a table: they list the near ones."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """The ``count`` known names closest to ``name``, best first; may be empty."""
+    candidates = sorted(known)
+    lowered: dict[str, str] = {}
+    for candidate in candidates:
+        lowered.setdefault(candidate.lower(), candidate)
+    found = difflib.get_close_matches(name.lower(), list(lowered), n=count, cutoff=0.5)
+    return [lowered[item] for item in found]
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> ValueError:
+    """A ``ValueError`` that says ``name`` is no ``kind`` and names the near or all known ones."""
+    candidates = sorted(known)
+    close = nearest(name, candidates)
+    if close:
+        hint = f"did you mean {' or '.join(repr(item) for item in close)}?"
+    else:
+        hint = f"known: {', '.join(candidates) or 'none'}"
+    return ValueError(f"unknown {kind} {name!r}; {hint}")

@@ -1,0 +1,129 @@
+"""The preset tables, and how a name on the command line becomes data sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..names import unknown_name
+from . import quickstart
+from .records import EvaluationSet, MultiPreset, SinglePreset
+
+_FAMILIES = (quickstart,)
+
+SINGLE_PRESETS: dict[str, SinglePreset] = {p.name: p for family in _FAMILIES for p in family.SINGLE}
+"""Name to single preset."""
+MULTI_PRESETS: dict[str, MultiPreset] = {p.name: p for family in _FAMILIES for p in family.MULTI}
+"""Name to multi preset."""
+
+
+def list_presets() -> list[str]:
+    """Names of all presets of both tables, sorted."""
+    return sorted({*SINGLE_PRESETS, *MULTI_PRESETS})
+
+
+def get_preset(name: str, data_home: Path | None = None) -> SinglePreset | MultiPreset:
+    """The preset of that name.
+
+    A name that stands in no table but is a prepared store inside ``data_home`` is a preset of itself: splits
+    ``train``, ``validation`` and ``test`` play their parts, as far as they hold songs.
+
+    Raises:
+        ValueError: for an unknown name; the message names the near ones.
+    """
+    if name in MULTI_PRESETS:
+        return MULTI_PRESETS[name]
+    if name in SINGLE_PRESETS:
+        return SINGLE_PRESETS[name]
+    if data_home is not None:
+        preset = _store_preset(name, data_home)
+        if preset is not None:
+            return preset
+    known = list_presets()
+    if data_home is not None and data_home.is_dir():
+        known += [item.parent.name for item in data_home.glob("*/store.json")]
+    raise unknown_name("data preset or prepared store", name, known)
+
+
+def combine_presets(names: Sequence[str], data_home: Path | None = None) -> MultiPreset:
+    """All presets of a run (flag ``-d``) as one multi preset.
+
+    A multi preset brings its members with its own weights; a single one has weight 1. Several multi presets
+    keep their weights as they stand.
+    """
+    if not names:
+        raise ValueError("-d needs at least one data preset")
+    presets: list[str] = []
+    weights: list[float] = []
+    vocabs: list[str | None] = []
+    for name in names:
+        preset = get_preset(name, data_home)
+        if isinstance(preset, MultiPreset):
+            presets += preset.presets
+            weights += preset.weights
+            vocabs += preset.eval_vocab
+        else:
+            presets.append(preset.name)
+            weights.append(1.0)
+            vocabs.append(preset.eval_vocab)
+    for name in presets:
+        if presets.count(name) > 1:
+            raise ValueError(f"-d {' '.join(names)}: data preset {name!r} occurs twice")
+    return MultiPreset("+".join(names), tuple(presets), tuple(weights), tuple(vocabs))
+
+
+def apply_excluded_presets(preset: MultiPreset, excluded: Sequence[str]) -> MultiPreset:
+    """``preset`` without the excluded ones (``AMT_EXCLUDE_PRESETS``).
+
+    Presets, weights and evaluation vocabularies are filtered together.
+
+    Raises:
+        ValueError: when an excluded name is no preset at all, or when nothing remains.
+    """
+    for name in excluded:
+        if name not in preset.presets and name not in SINGLE_PRESETS:
+            raise unknown_name("data preset in AMT_EXCLUDE_PRESETS", name, {*preset.presets, *SINGLE_PRESETS})
+    kept = [i for i, name in enumerate(preset.presets) if name not in excluded]
+    if not kept:
+        raise ValueError(
+            f"AMT_EXCLUDE_PRESETS={','.join(excluded)} leaves no data preset of {preset.name}; exclude fewer"
+        )
+    return replace(
+        preset,
+        presets=tuple(preset.presets[i] for i in kept),
+        weights=tuple(preset.weights[i] for i in kept),
+        eval_vocab=tuple(preset.eval_vocab[i] for i in kept),
+    )
+
+
+def get_single_preset(name: str, data_home: Path | None = None) -> SinglePreset:
+    """As :func:`get_preset`, for a member of a multi preset."""
+    preset = get_preset(name, data_home)
+    if isinstance(preset, MultiPreset):
+        raise ValueError(f"data preset {name!r} is a multi preset; a multi preset holds single ones only")
+    return preset
+
+
+def _store_preset(name: str, data_home: Path) -> SinglePreset | None:
+    file = data_home / name / "store.json"
+    if Path(name).name != name or not file.is_file():
+        return None
+    try:
+        header = json.loads(file.read_text(encoding="utf-8-sig"))
+        splits = {split for split, facts in header["splits"].items() if facts["songs"] > 0}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        # The store itself says what is wrong when it is opened.
+        splits = {"train"}
+
+    def sets(split: str) -> tuple[EvaluationSet, ...]:
+        return (EvaluationSet(name, split),) if split in splits else ()
+
+    train = ("train",) if "train" in splits else ()
+    if not (train or sets("validation") or sets("test")):
+        raise ValueError(
+            f"{file}: none of the splits train, validation and test holds a song; it has "
+            f"{', '.join(sorted(splits)) or 'none'}"
+        )
+    return SinglePreset(name, name, train, sets("validation"), sets("test"))

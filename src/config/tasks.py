@@ -1,0 +1,132 @@
+"""The table of tasks: what is transcribed, in which classes, in how many decoding channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from .names import unknown_name
+from .vocabularies import DRUM_CLASS, get_drum_vocab, get_program_vocab
+
+_MC13_CHANNELS = (*get_program_vocab("gm_plus"), DRUM_CLASS)
+VOICE_PROGRAMS = (100, 101)
+"""Programs of lead and backing voices."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One row of the task table. A new task is one more row."""
+
+    name: str
+    """Key of the table (flag ``-tk``)."""
+    program_vocab: str
+    """Instrument classes of the program tokens, a name of ``get_program_vocab``."""
+    drum_vocab: str = "gm"
+    """Drum classes of the drum tokens, a name of ``get_drum_vocab``."""
+    channels: tuple[str, ...] = ()
+    """Classes with a decoding channel of their own, in order: names of ``channel_vocab`` and
+    ``Drums``. Empty: one stream."""
+    channel_vocab: str = "gm_plus"
+    """Vocabulary that says which program goes into which channel."""
+    max_note_tokens: int = 0
+    """Longest sequence of one channel; 0: whatever the run sets (flag ``-el``)."""
+    extra_tokens: tuple[str, ...] = ()
+    """Task tokens; their ids follow the special tokens and shift all others."""
+    prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """Sub-task name to the task tokens that announce it."""
+    target_programs: tuple[int, ...] | None = None
+    """Programs the task transcribes; None: all."""
+    transcribes_drums: bool = True
+    """Whether drum notes are targets."""
+    eval_vocab: str = "gm_plus"
+    """Classes of the scores per instrument, a name of ``get_program_vocab``."""
+    merge_classes: bool = False
+    """Put programs in place of their class before the events are built, so that two programs of one
+    class are one instrument: no repeated program tokens and no ambiguous ties. Off in the published
+    tasks, whose tokens must not change."""
+
+    def __post_init__(self) -> None:
+        get_program_vocab(self.program_vocab)
+        get_program_vocab(self.eval_vocab)
+        get_drum_vocab(self.drum_vocab)
+        known = {*get_program_vocab(self.channel_vocab), DRUM_CLASS}
+        for channel in self.channels:
+            if channel not in known:
+                raise unknown_name("channel", channel, known)
+        for tokens in self.prefixes.values():
+            for token in tokens:
+                if token not in self.extra_tokens:
+                    raise unknown_name(f"task token of {self.name}", token, self.extra_tokens)
+
+    @property
+    def num_channels(self) -> int:
+        """Number of decoding channels, at least 1."""
+        return max(1, len(self.channels))
+
+    def program_channels(self) -> dict[int, int]:
+        """Program (128: drums) to channel; programs without a channel are missing. Empty: one stream."""
+        vocab = {**get_program_vocab(self.channel_vocab), DRUM_CLASS: (128,)}
+        return {program: channel for channel, name in enumerate(self.channels) for program in vocab[name]}
+
+
+_SINGING_PREFIXES = {
+    "default": ("transcribe_all", "task"),
+    "singing-only": ("transcribe_singing", "task"),
+}
+_MT3_FULL_PLUS = Task("mt3_full_plus", "mt3_full_plus")
+_FSINGLE = Task("mc13_fsingle", "gm_plus", merge_classes=True)
+_MC13 = Task("mc13", "gm_plus", channels=_MC13_CHANNELS, max_note_tokens=512)
+
+_TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task("mt3_midi", "gm", eval_vocab="gm"),
+        Task("mt3_midi_plus", "gm_plus"),
+        Task("mt3_full", "mt3_full", eval_vocab="gm"),
+        _MT3_FULL_PLUS,
+        replace(_MT3_FULL_PLUS, name="mt3_full_plus_all_cross_final"),
+        Task("gm_ext_plus", "gm_ext_plus"),
+        Task(
+            "singing_v1",
+            "mt3_full_plus",
+            extra_tokens=("task", "transcribe_singing", "transcribe_all"),
+            prefixes=_SINGING_PREFIXES,
+        ),
+        Task(
+            "singing_drum_v1",
+            "mt3_full_plus",
+            extra_tokens=("task", "transcribe_singing", "transcribe_drum", "transcribe_all"),
+            prefixes={**_SINGING_PREFIXES, "drum-only": ("transcribe_drum", "task")},
+        ),
+        Task(
+            "exc_v1",
+            "mt3_full_plus",
+            extra_tokens=("transcribe", "all", ":"),
+            prefixes={"default": ("transcribe", "all", ":")},
+        ),
+        _FSINGLE,
+        replace(
+            _FSINGLE,
+            name="mc13_fsingle_vocal",
+            target_programs=VOICE_PROGRAMS,
+            transcribes_drums=False,
+            eval_vocab="singing_solo",
+        ),
+        _MC13,
+        replace(_MC13, name="mc13_256", max_note_tokens=256),
+        replace(_MC13, name="mc13_full_plus", program_vocab="mt3_full_plus"),
+        replace(_MC13, name="mc13_full_plus_256", program_vocab="mt3_full_plus", max_note_tokens=256),
+    )
+}
+
+
+def get_task(name: str) -> Task:
+    """The task of that name; ``ValueError`` with the near names if there is none."""
+    if name not in _TASKS:
+        raise unknown_name("task", name, _TASKS)
+    return _TASKS[name]
+
+
+def list_tasks() -> list[str]:
+    """Names of all tasks, sorted."""
+    return sorted(_TASKS)

@@ -1,0 +1,147 @@
+"""How a run is trained: objective, optimizer, schedule, trainer, checkpoints, logging."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .names import unknown_name
+
+OPTIMIZERS = ("AdamWScale", "AdamW")
+SCHEDULERS = ("cosine", "constant", "linear")
+PRECISIONS = ("bf16-mixed", "16-mixed", "32", "auto")
+STRATEGIES = ("auto", "ddp")
+WANDB_MODES = ("online", "offline", "disabled")
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig:
+    """Weights of the terms of the loss (section OBJECTIVE)."""
+
+    frame_weight: float = 0.0
+    """Weight of the frame head's terms; 0 leaves the head out."""
+    frame_until: int = 0
+    """Step after which the frame terms are dropped; 0 keeps them to the end."""
+    soft_shift_ms: float = 0.0
+    """Standard deviation in ms of the Gaussian that spreads time-shift targets; 0 is hard targets."""
+
+    def __post_init__(self) -> None:
+        for name in ("frame_weight", "frame_until", "soft_shift_ms"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"objective {name} must not be negative, is {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Optimizer (section OPTIMIZER)."""
+
+    name: str = "AdamWScale"
+    learning_rate: float | None = None
+    """Base rate; None takes the optimizer's own default."""
+    weight_decay: float = 0.0
+    """Decay on matrices; norms, biases and position tables are never decayed."""
+    betas: tuple[float, float] = (0.9, 0.999)
+
+    def __post_init__(self) -> None:
+        if self.name not in OPTIMIZERS:
+            raise unknown_name("optimizer", self.name, OPTIMIZERS)
+        if self.learning_rate is not None and self.learning_rate <= 0:
+            raise ValueError(f"-lr must be positive, not {self.learning_rate}")
+
+
+@dataclass(frozen=True)
+class LRSchedule:
+    """Learning-rate schedule (section LR_SCHEDULE)."""
+
+    name: str = "cosine"
+    warmup_steps: int = 500
+    """Steps of linear warm-up (``AMT_WARMUP_STEPS``)."""
+    final_cosine: float = 1e-5
+    """Absolute rate at the end of ``cosine`` and ``linear``."""
+
+    def __post_init__(self) -> None:
+        if self.name not in SCHEDULERS:
+            raise unknown_name("scheduler", self.name, SCHEDULERS)
+        if self.warmup_steps < 0:
+            raise ValueError(f"AMT_WARMUP_STEPS must be 0 or more, not {self.warmup_steps}")
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """Length, hardware and non-finite handling of a run (section TRAINER). Steps are optimizer updates."""
+
+    max_steps: int = -1
+    """Training steps (flag ``-it``); -1 takes ``max_epochs``."""
+    max_epochs: int = -1
+    """Epochs of ``samples_per_epoch`` segments (flag ``-e``); used when ``max_steps`` is -1."""
+    max_minutes: float = 0.0
+    """Wall-clock budget of training without validation; the schedule then follows the larger of step
+    share and time share. 0: no budget."""
+    val_interval: int = 1000
+    """Steps between validations (flag ``-vit``)."""
+    accumulate_grad_batches: int = 1
+    gradient_clip: float = 1.0
+    """Largest gradient norm; 0 is off."""
+    precision: str = "bf16-mixed"
+    strategy: str = "ddp"
+    num_nodes: int = 1
+    devices: str = "auto"
+    """Processes per node: ``auto`` or a number (flag ``-g``)."""
+    sync_batchnorm: bool = False
+    find_unused_parameters: bool = False
+    validate_before_fit: bool = False
+    log_every_n_steps: int = 50
+    max_consecutive_nonfinite: int = 50
+    nan_lr_shrink_factor: float = 0.5
+    min_grad_scale: float = 16.0
+    write_model_output: bool = False
+    """Write MIDI of validation predictions (flag ``-w``)."""
+    num_threads: int = 0
+    """CPU threads of torch; 0 leaves torch's own choice."""
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise unknown_name("precision", self.precision, PRECISIONS)
+        if self.strategy not in STRATEGIES:
+            raise unknown_name("strategy", self.strategy, STRATEGIES)
+        if self.max_steps < -1 or self.max_steps == 0:
+            raise ValueError(f"-it must be a positive number of steps or -1, not {self.max_steps}")
+        if self.val_interval < 1:
+            raise ValueError(f"-vit must be at least 1 step, not {self.val_interval}")
+        if self.accumulate_grad_batches < 1:
+            raise ValueError(f"-acc must be at least 1, not {self.accumulate_grad_batches}")
+        if self.devices != "auto" and not (self.devices.isdigit() and int(self.devices) > 0):
+            raise ValueError(f"-g must be 'auto' or a positive number, not {self.devices!r}")
+        if not 0 < self.nan_lr_shrink_factor <= 1:
+            raise ValueError("AMT_NAN_LR_SHRINK_FACTOR must lie in (0, 1]")
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """What is saved and when (section CHECKPOINT)."""
+
+    monitor: str = "validation/macro_onset_f"
+    mode: str = "max"
+    save_top_k: int = 7
+    filename: str = "{epoch}-{step}-{validation/macro_onset_f:.4f}"
+    save_before_val: bool = False
+    save_every_n_train_steps: int = 0
+    reset_topk_on_resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("max", "min"):
+            raise unknown_name("checkpoint mode", self.mode, ("max", "min"))
+        if self.save_top_k < 0 or self.save_every_n_train_steps < 0:
+            raise ValueError("save_top_k and AMT_SAVE_EVERY_N_TRAIN_STEPS must be 0 or more")
+
+
+@dataclass(frozen=True)
+class WandbConfig:
+    """Weights & Biases (section WANDB); CSV is always written."""
+
+    mode: str = "online"
+    minimal: bool = True
+    """No system metrics, meta or console capture."""
+
+    def __post_init__(self) -> None:
+        if self.mode not in WANDB_MODES:
+            raise unknown_name("W&B mode", self.mode, WANDB_MODES)

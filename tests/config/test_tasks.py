@@ -1,0 +1,94 @@
+"""The task table and the vocabularies against the published ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from amt.config.tasks import Task, get_task, list_tasks
+from amt.config.vocabularies import (
+    class_names,
+    get_drum_vocab,
+    get_program_vocab,
+    list_drum_vocabs,
+    list_program_vocabs,
+    representatives,
+)
+
+GOLDEN = json.loads(
+    gzip.decompress((Path(__file__).parents[1] / "golden" / "data_vocab.json.gz").read_bytes())
+)
+
+
+def test_vocabularies_equal_the_published_ones() -> None:
+    evaluation = {
+        name.removesuffix("_CLASS").removesuffix("_INSTR").lower(): classes
+        for name, classes in GOLDEN["eval_classes"].items()
+    }
+    published = {**GOLDEN["program_vocabs"], **evaluation}
+    assert list_program_vocabs() == sorted(published)
+    for name, classes in published.items():
+        assert [(k, list(v)) for k, v in get_program_vocab(name).items()] == list(classes.items())
+    assert list_drum_vocabs() == sorted(GOLDEN["drum_vocabs"])
+    for name, classes in GOLDEN["drum_vocabs"].items():
+        assert [(k, list(v)) for k, v in get_drum_vocab(name).items()] == list(classes.items())
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN["tasks"]))
+def test_tasks_equal_the_published_ones(name: str) -> None:
+    task, published = get_task(name), GOLDEN["tasks"][name]
+    assert task.num_channels == published["channels"]
+    assert (task.max_note_tokens or 1024) == published["max_len_per_ch"]
+    mapping = representatives(get_program_vocab(task.program_vocab))
+    assert {str(program): first for program, first in mapping.items()} == published["program_map"]
+    channels = {str(program): channel for program, channel in task.program_channels().items()}
+    assert channels == (published["program2channel"] or {})
+    assert list(task.extra_tokens) == list(published["ranges"])[3 : 3 + len(task.extra_tokens)]
+
+
+def test_own_tasks() -> None:
+    assert set(list_tasks()) - set(GOLDEN["tasks"]) == {
+        "mc13_fsingle",
+        "mc13_fsingle_vocal",
+        "mt3_full_plus_all_cross_final",
+    }
+    single, vocal = get_task("mc13_fsingle"), get_task("mc13_fsingle_vocal")
+    assert single.num_channels == vocal.num_channels == 1
+    assert len(get_program_vocab(single.program_vocab)) + 1 == 13
+    assert (vocal.target_programs, vocal.transcribes_drums) == ((100, 101), False)
+    assert replace(get_task("mt3_full_plus_all_cross_final"), name="mt3_full_plus") == get_task(
+        "mt3_full_plus"
+    )
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_every_task_travels(name: str) -> None:
+    task = get_task(name)
+    assert task.name == name
+    assert pickle.loads(pickle.dumps(task)) == task
+    assert hash(task) == hash(replace(task))
+    assert json.loads(json.dumps(asdict(task)))["name"] == name
+
+
+def test_vocabularies_cannot_be_changed_from_outside() -> None:
+    get_program_vocab("gm").clear()
+    assert len(get_program_vocab("gm")) == 11
+    assert class_names("gm_plus")[101] == "Singing Voice"
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(ValueError, match="did you mean 'mc13_fsingle'"):
+        get_task("mc13_fsingl")
+    with pytest.raises(ValueError, match="program vocabulary 'gm_pluss'"):
+        get_program_vocab("gm_pluss")
+    with pytest.raises(ValueError, match="drum vocabulary"):
+        get_drum_vocab("gmm")
+    with pytest.raises(ValueError, match="channel 'Violins'"):
+        Task("x", "gm", channels=("Violins",))
+    with pytest.raises(ValueError, match="task token"):
+        Task("x", "gm", prefixes={"default": ("transcribe",)})

@@ -1,0 +1,166 @@
+"""Reading MIDI files as they are found: the cases of other people, and hand-made kinds of them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from amt.notes import MidiWarning, Note, read_midi
+
+CASES = Path(__file__).parents[1] / "data" / "midi"
+EXPECTED: dict[str, Any] = json.loads((CASES / "expected.json").read_text())
+
+CHOICE: dict[str, str | int] = {
+    # Where several results are right: the index in the list of right ones, or the words of the error.
+    "d03_overlap_same_pitch.mid": 1,
+    "d04_zero_duration.mid": 1,
+    "d08_missing_note_off.mid": 0,
+    "d10_truncated_track.mid": 1,
+    "d11_header_says_more_tracks.mid": 0,
+    "d17_smpte_division.mid": "SMPTE time division is not supported",
+    "d27_division_zero.mid": "0 ticks per beat",
+    "d29_empty_0_bytes.mid": "the file is empty",
+    "d32_all_notes_off.mid": 0,
+}
+VOICE_NAME = "00 ff030d" + b"Singing Voice".hex()
+HEADER = b"MThd\0\0\0\6\0\1\0\1\1\xe0"
+LONG_HEADER = b"MThd\0\0\0\x08\0\1\0\1\1\xe0\7\7"
+RIFF = b"RIFF\x40\0\0\0RMIDdata\x30\0\0\0"
+WARNED = {"d08_missing_note_off.mid", "d10_truncated_track.mid", "d11_header_says_more_tracks.mid"}
+
+
+def assert_notes(notes: list[Note], expected: list[dict[str, Any]]) -> None:
+    assert len(notes) == len(expected)
+    for note, want in zip(notes, expected, strict=True):
+        assert note.onset == pytest.approx(want["onset"], abs=0.002)
+        if want["offset"] is not None:
+            assert note.offset == pytest.approx(want["offset"], abs=0.002)
+        assert (note.pitch, note.program, note.is_drum) == (want["pitch"], want["program"], want["is_drum"])
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_case(name: str) -> None:
+    expected = EXPECTED[name]
+    choice = CHOICE.get(name)
+    if isinstance(choice, str):
+        with pytest.raises(ValueError, match=choice) as caught:
+            read_midi(CASES / name)
+        assert name in str(caught.value)
+        return
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        notes = read_midi(CASES / name)
+    assert len(seen) == (name in WARNED)
+    assert all(item.category is MidiWarning and name in str(item.message) for item in seen)
+    if choice is not None:
+        want = expected["any_of"][choice]
+    else:
+        want = expected.get("notes", expected.get("with_pedal", expected.get("onsets_only")))
+    key = ("onset", "is_drum", "program", "pitch")
+    assert_notes(notes, sorted(want, key=lambda note: tuple(note[k] for k in key)))
+
+
+def test_pedal_can_be_ignored() -> None:
+    notes = read_midi(CASES / "d07_sustain_pedal.mid", sustain=False)
+    assert_notes(notes, EXPECTED["d07_sustain_pedal.mid"]["pedal_ignored"])
+
+
+def midi(*tracks: str, file_type: int = 1, division: int = 480, num_tracks: int | None = None) -> bytes:
+    """A file of tracks given in hexadecimal, each closed by an end of track."""
+    count = len(tracks) if num_tracks is None else num_tracks
+    data = b"MThd" + b"".join(
+        value.to_bytes(size, "big") for value, size in ((6, 4), (file_type, 2), (count, 2), (division, 2))
+    )
+    for track in tracks:
+        body = bytes.fromhex(track.replace(" ", "")) + bytes.fromhex("00ff2f00")
+        data += b"MTrk" + len(body).to_bytes(4, "big") + body
+    return data
+
+
+def read(tmp_path: Path, data: bytes) -> tuple[list[tuple[float, float, int, int]], list[str]]:
+    path = tmp_path / "file.mid"
+    path.write_bytes(data)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        notes = read_midi(path)
+    rows = [(round(note.onset, 3), round(note.offset, 3), note.pitch, note.program) for note in notes]
+    return rows, [str(item.message) for item in seen]
+
+
+ONE = "00 903c64 8360 803c40"
+"""Middle C for 480 ticks."""
+NOTE = [(0.0, 0.5, 60, 0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected", "warned"),
+    [
+        ("tempo on a later track", midi(ONE, "00 ff5103 0f4240"), [(0.0, 1.0, 60, 0)], ""),
+        ("running status over a meta event", midi("00 903c64 00 ff0601 41 8360 3c00"), NOTE, ""),
+        ("controller value above 127", midi("00 b007ff " + ONE), NOTE, ""),
+        ("short time signature", midi("00 ff580104 " + ONE), NOTE, ""),
+        ("short tempo", midi("00 ff510107 " + ONE), NOTE, "unusable tempo"),
+        ("tempo 0", midi("00 ff5103000000 " + ONE), NOTE, "unusable tempo"),
+        ("sysex", midi("00 f005 7e7f0901f7 " + ONE), NOTE, ""),
+        ("no end of track", midi(ONE)[:-4], NOTE, "cut off"),
+        ("program on another track", midi("00 c028", ONE), [(0.0, 0.5, 60, 40)], ""),
+        (
+            "one channel, a program per track",
+            midi("00 c028 " + ONE, "00 c049 00 904064 8360 804040"),
+            [(0.0, 0.5, 60, 40), (0.0, 0.5, 64, 73)],
+            "",
+        ),
+        ("same note on two tracks", midi(ONE, ONE), NOTE, ""),
+        ("pitch above 127", midi("00 908564 " + ONE), NOTE, "pitch above 127"),
+        ("pedal of another channel", midi("00 b1407f " + ONE + "8360 b14000"), NOTE, ""),
+        ("pedal at 63 is up", midi("00 b0403f " + ONE + "8360 b04000"), NOTE, ""),
+        ("pedal at 64 is down", midi("00 b04040 " + ONE + "8360 b04000"), [(0.0, 1.0, 60, 0)], ""),
+        ("pedal never released", midi("00 b0407f " + ONE + "8360 b00700"), [(0.0, 1.0, 60, 0)], ""),
+        ("all sound off beats the pedal", midi("00 b0407f " + ONE + "8360 b07800 8360 b04000"),
+         [(0.0, 1.0, 60, 0)], ""),
+        ("reset lifts the pedal", midi("00 b0407f " + ONE + "8360 b07900 8360 b04000"),
+         [(0.0, 1.0, 60, 0)], ""),
+        ("data without status", midi("00 3c64 " + ONE), [], "unreadable"),
+        ("voice by track name", midi(VOICE_NAME + ONE), [(0.0, 0.5, 60, 100)], ""),
+        ("unknown chunk", HEADER + b"XFIH\0\0\0\2\x09\x09" + midi(ONE)[14:], NOTE, ""),
+        ("long header", LONG_HEADER + midi(ONE)[14:], NOTE, ""),
+        ("riff", RIFF + midi(ONE) + b"LISTxxxxxxxxxxxx", NOTE, "before the MIDI"),
+        ("track without end event", HEADER + b"MTrk\0\0\0\x09\0\x90\x3c\x64\x83\x60\x80\x3c\0", NOTE, ""),
+    ],
+)  # fmt: skip
+def test_kinds(tmp_path: Path, name: str, data: bytes, expected: list[Any], warned: str) -> None:
+    rows, seen = read(tmp_path, data)
+    assert rows == expected
+    assert len(seen) == bool(warned)
+    assert all(warned in message for message in seen)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (midi(ONE, file_type=2), "type 2"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "no MThd"),
+        (b"MThd\0\0\0\x06\0", "header is cut off"),
+    ],
+)
+def test_refused(tmp_path: Path, data: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read(tmp_path, data)
+
+
+def test_program_is_fixed_at_onset_and_drums_stay_drums(tmp_path: Path) -> None:
+    rows, _ = read(tmp_path, midi("00 903c64 60 c028 8300 803c40 00 c918 00 99247f 00 892400"))
+    assert rows == [(0.0, 0.5, 60, 0), (0.5, 0.51, 36, 128)]
+
+
+def test_any_bytes_after_a_header_never_crash(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        body = rng.integers(0, 256, rng.integers(0, 60), dtype=np.uint8).tobytes()
+        rows, _ = read(tmp_path, midi(body.hex()))
+        assert all(onset < offset for onset, offset, _, _ in rows)
