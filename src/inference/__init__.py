@@ -1,0 +1,47 @@
+"""Audio in, notes out: checkpoints found and loaded, songs cut, decoded and stitched, results written."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .find import find_checkpoint
+    from .piano_roll import draw_piano_roll
+    from .predict import run_predict
+    from .render import render_notes, write_wav
+    from .transcriber import SongTranscriber, Transcription, load_transcriber, untrained_transcriber
+    from .windows import decode_windows
+
+__all__ = [
+    "SongTranscriber",
+    "Transcription",
+    "decode_windows",
+    "draw_piano_roll",
+    "find_checkpoint",
+    "load_transcriber",
+    "render_notes",
+    "run_predict",
+    "untrained_transcriber",
+    "write_wav",
+]
+
+# Loaded when first used, so that finding a checkpoint or drawing a picture does not load torch.
+_HOMES = {
+    "SongTranscriber": "transcriber",
+    "Transcription": "transcriber",
+    "decode_windows": "windows",
+    "draw_piano_roll": "piano_roll",
+    "find_checkpoint": "find",
+    "load_transcriber": "transcriber",
+    "render_notes": "render",
+    "run_predict": "predict",
+    "untrained_transcriber": "transcriber",
+    "write_wav": "render",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

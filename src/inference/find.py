@@ -1,0 +1,86 @@
+"""Finding the checkpoint a user means: a path, or ``exp@checkpoint`` below the folder of runs.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..config.environment import read_environment
+from ..config.names import nearest
+
+CHECKPOINTS = "checkpoints"
+"""Folder of a run that holds its checkpoint files."""
+LAST = "last.ckpt"
+
+
+def split_spec(spec: str) -> tuple[str, str]:
+    """``exp@checkpoint`` as (experiment, checkpoint), split at the last ``@``; by default ``last.ckpt``."""
+    experiment, at, name = spec.rpartition("@")
+    if not at:
+        return spec, LAST
+    return experiment, name or LAST
+
+
+def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: str | None = None) -> Path:
+    """The file behind ``spec``.
+
+    Args:
+        spec: the path of a file, or ``exp@checkpoint``, or ``exp`` for its ``last.ckpt``. Slashes in the
+            checkpoint's name also find the file with ``_`` in their place; ``.ckpt`` may be left out.
+        log_dir: folder of the runs, ``log_dir/<project>/<exp>/checkpoints/``; default ``AMT_LOG_DIR``.
+        project: only this project; ``None`` searches all.
+
+    Raises:
+        ValueError: nothing there (lists what is), or found in more than one project.
+    """
+    text = str(spec)
+    if Path(text).is_file():
+        return Path(text)
+    experiment, name = split_spec(text)
+    if log_dir is None:
+        log_dir = read_environment(os.environ).log_dir
+    runs = _runs(log_dir, experiment, project)
+    if not runs:
+        if text.endswith((".ckpt", ".pt", ".pth")) and "@" not in text:
+            raise ValueError(f"{text} does not exist")
+        raise ValueError(_no_run(log_dir, experiment, project))
+    found = [(run, path) for run in runs if (path := _file(run / CHECKPOINTS, name)) is not None]
+    if len(found) > 1:
+        where = ", ".join(run.parent.name for run, _ in found)
+        raise ValueError(
+            f"{text} is ambiguous: projects {where} all have it; choose one with -p, for example "
+            f"-p {found[0][0].parent.name}"
+        )
+    if not found:
+        there = sorted(path.name for run in runs for path in (run / CHECKPOINTS).glob("*.ckpt"))
+        where = " and ".join(str(run / CHECKPOINTS) for run in runs)
+        raise ValueError(f"no checkpoint {name!r} in {where}; there: {', '.join(there) or 'none'}")
+    return found[0][1]
+
+
+def _runs(log_dir: Path, experiment: str, project: str | None) -> list[Path]:
+    if not experiment or experiment in (".", ".."):
+        return []
+    parents = [log_dir / project] if project else sorted(p for p in log_dir.glob("*") if p.is_dir())
+    return [parent / experiment for parent in parents if (parent / experiment).is_dir()]
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    names = [name, name.replace("/", "_")]
+    names += [f"{item}.ckpt" for item in names]
+    return next((folder / item for item in names if (folder / item).is_file()), None)
+
+
+def _no_run(log_dir: Path, experiment: str, project: str | None) -> str:
+    where = log_dir / project if project else log_dir
+    known = sorted(path.parent.name for path in where.glob(f"{'' if project else '*/'}*/{CHECKPOINTS}"))
+    near = nearest(experiment, known) if experiment else []
+    if near:
+        hint = f"did you mean {' or '.join(repr(item) for item in near)}?"
+    else:
+        shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+        hint = f"runs there: {shown or 'none'}"
+    return f"no run {experiment!r} in {where} and no such file; {hint}"

@@ -1,0 +1,153 @@
+"""Cutting sound into windows, and windows into tokens, in memory that does not grow with the file.
+
+Axes: B batch, W windows, S samples, C decoding channels, N tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import soxr
+
+from ..audio import audio_length, cut_windows, iterate_blocks, num_windows
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..model.transcriber import Transcriber
+
+Samples = npt.NDArray[np.float32]
+Tokens = npt.NDArray[np.int64]
+
+_BLOCK_WINDOWS = 16
+
+
+def iterate_windows(
+    source: str | Path | npt.ArrayLike, segment_samples: int, sample_rate: int, source_rate: int | None = None
+) -> tuple[int, Iterator[Samples]]:
+    """Windows of a file or an array, back to back from sample 0, the last one padded with zeros.
+
+    Args:
+        source: the path of an audio file, read piece by piece; or samples ``(samples,)``,
+            ``(samples, channels)`` or ``(channels, samples)`` (the longer axis is time).
+        segment_samples: length of a window.
+        sample_rate: rate of the windows in Hz.
+        source_rate: rate of an array; ``None`` means ``sample_rate``. Files know their own.
+
+    Returns:
+        The length in samples at ``sample_rate``, and an iterator of arrays ``(w, S)`` float32 of a few
+        windows each. There is at least one window.
+    """
+    if isinstance(source, (str, Path)):
+        length = audio_length(source, sample_rate)
+        return length, _file_windows(source, segment_samples, sample_rate, length)
+    audio = as_mono(source)
+    if source_rate is not None and source_rate != sample_rate:
+        if source_rate <= 0:
+            raise ValueError(f"a sample rate must be positive, not {source_rate}")
+        audio = np.asarray(soxr.resample(audio, source_rate, sample_rate, quality="HQ"), dtype=np.float32)
+    return len(audio), iter([cut_windows(audio, segment_samples)])
+
+
+def as_mono(audio: npt.ArrayLike) -> Samples:
+    """Samples as float32 mono in [-1, 1]: integers scaled, channels averaged, NaN and Inf set to zero."""
+    array = np.asarray(audio)
+    if array.dtype.kind in "iu":
+        if array.dtype.kind == "u":
+            raise ValueError("audio arrays must be float or signed integer")
+        array = array.astype(np.float32) / float(-np.iinfo(array.dtype).min)
+    elif array.dtype.kind != "f":
+        raise ValueError(f"audio arrays must be float or signed integer, not {array.dtype}")
+    array = np.atleast_1d(np.squeeze(array))
+    if array.ndim > 2:
+        raise ValueError(f"audio has {array.ndim} axes; expected (samples,) or two with one for channels")
+    if array.ndim == 2:
+        array = array.mean(axis=0 if array.shape[0] < array.shape[1] else 1)
+    mono = np.nan_to_num(array.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    return np.clip(mono, -1.0, 1.0)
+
+
+def decode_windows(
+    model: Transcriber,
+    windows: Samples | torch.Tensor,
+    batch_size: int,
+    max_length: int | None = None,
+) -> Tokens:
+    """Greedy token sequences of some windows.
+
+    Args:
+        model: the network; it is used on the device it is on and left in the mode it is in (train or eval:
+            put it to eval before).
+        windows: ``(W, S)`` or ``(W, 1, S)`` float32.
+        batch_size: windows decoded together.
+        max_length: longest sequence; ``None`` is the model's own.
+
+    Returns:
+        ``(W, C, N)`` int64 with EOS then PAD, N the longest sequence that occurs (0 windows: N is 0).
+    """
+    import torch
+
+    if batch_size < 1:
+        raise ValueError(f"batch size must be at least 1, not {batch_size}")
+    parameter = next(model.parameters())
+    parts: list[Tokens] = []
+    with torch.inference_mode():
+        for start in range(0, len(windows), batch_size):
+            audio = torch.as_tensor(windows[start : start + batch_size])
+            audio = audio.reshape(len(audio), 1, -1).to(parameter.device, torch.float32)
+            parts.append(model.generate(audio, max_length=max_length).cpu().numpy())
+    return join_tokens(parts)
+
+
+def join_tokens(parts: Sequence[npt.NDArray[Any]], pad_id: int = 0) -> Tokens:
+    """Arrays ``(w, C, n)`` one after the other as ``(W, C, N)`` int64, padded to the longest."""
+    if not parts:
+        return np.zeros((0, 1, 0), dtype=np.int64)
+    longest = max(part.shape[2] for part in parts)
+    joined = np.full((sum(len(part) for part in parts), parts[0].shape[1], longest), pad_id, dtype=np.int64)
+    start = 0
+    for part in parts:
+        joined[start : start + len(part), :, : part.shape[2]] = part
+        start += len(part)
+    return joined
+
+
+def trim_tokens(tokens: Tokens, pad_id: int = 0) -> npt.NDArray[np.int32]:
+    """The same sequences without the last columns, padding in all of them, as int32."""
+    used = np.flatnonzero((tokens != pad_id).any(axis=(0, 1)))
+    return tokens[:, :, : int(used[-1]) + 1 if used.size else 1].astype(np.int32)
+
+
+def _file_windows(path: str | Path, segment_samples: int, sample_rate: int, length: int) -> Iterator[Samples]:
+    given = 0
+    for block in iterate_blocks(path, _BLOCK_WINDOWS * segment_samples, sample_rate):
+        windows = cut_windows(block, segment_samples)
+        given += len(windows)
+        yield windows
+    # A file that ends before what its header says, or holds nothing.
+    left = num_windows(length, segment_samples) - given
+    while left > 0:
+        count = min(left, _BLOCK_WINDOWS)
+        yield np.zeros((count, segment_samples), dtype=np.float32)
+        left -= count
+
+
+def regroup(arrays: Iterable[Samples], size: int) -> Iterator[Samples]:
+    """Arrays ``(w, S)`` regrouped into ``(size, S)``, the last one smaller."""
+    waiting: list[Samples] = []
+    held = 0
+    for array in arrays:
+        while len(array):
+            part = array[: size - held]
+            waiting.append(part)
+            held += len(part)
+            array = array[len(part) :]
+            if held == size:
+                yield waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
+                waiting, held = [], 0
+    if held:
+        yield np.concatenate(waiting)

@@ -1,0 +1,231 @@
+"""Songs in, notes out: loading, cutting, decoding, stitching."""
+
+import math
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from torch import Tensor, nn
+
+from amt.audio import read_audio
+from amt.config import Experiment
+from amt.inference import SongTranscriber, decode_windows, load_transcriber, untrained_transcriber
+from amt.inference.transcriber import choose_device
+from amt.inference.windows import as_mono, iterate_windows, join_tokens, regroup, trim_tokens
+from amt.notes import Note
+from amt.tokenizer import NoteTokenizer
+
+
+class Scripted(nn.Module):
+    """Gives the windows of a known token array in order and records what it was given."""
+
+    def __init__(self, ids: np.ndarray) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.ids = torch.as_tensor(ids)
+        self.seen: list[Tensor] = []
+
+    def generate(self, audio: Tensor, max_length: int | None = None) -> Tensor:
+        start = sum(len(part) for part in self.seen)
+        self.seen.append(audio.clone())
+        part = self.ids[start : start + len(audio)]
+        longest = int((part != 0).any(dim=0).any(dim=0).nonzero().max()) + 1
+        return part[:, :, :longest]
+
+
+@pytest.fixture
+def scripted(tiny: SongTranscriber) -> Callable[[list[Note], float, int], SongTranscriber]:
+    def make(notes: list[Note], seconds: float, batch_size: int) -> SongTranscriber:
+        tokenizer = NoteTokenizer.from_task("mc13_fsingle", segment_samples=8000, max_length=256)
+        ids = tokenizer.encode(tokenizer.target_notes(notes), num_windows=math.ceil(seconds / 0.5))
+        return SongTranscriber(Scripted(ids), tiny.experiment, tokenizer, batch_size=batch_size)  # type: ignore[arg-type]
+
+    return make
+
+
+def test_windows_are_stitched_into_the_song(scripted: Any) -> None:
+    notes = [
+        Note(0.2, 1.9, 60, 100),  # over three window edges
+        Note(0.5, 1.0, 64, 0),  # from edge to edge
+        Note(2.49, 2.74, 62, 100),
+        Note(3.1, 3.11, 36, 128, True),
+    ]
+    model = scripted(notes, 4.0, 3)
+    done: list[tuple[int, int]] = []
+    song = model.transcribe(np.zeros(64000, np.float32), progress=lambda *at: done.append(at))
+    assert [(n.pitch, n.program, n.is_drum) for n in song.notes] == [
+        (n.pitch, n.program, n.is_drum) for n in notes
+    ]
+    for got, want in zip(song.notes, notes, strict=True):
+        assert got.onset == pytest.approx(want.onset, abs=0.0051)
+        assert got.offset == pytest.approx(want.offset, abs=0.0051)
+    assert (song.num_windows, song.duration, sum(song.errors.values())) == (8, 4.0, 0)
+    assert done == [(3, 8), (6, 8), (8, 8)]
+
+
+def test_notes_in_the_padding_are_dropped(scripted: Any) -> None:
+    model = scripted([Note(0.1, 0.9, 60, 100), Note(0.8, 0.95, 62, 100)], 1.0, 4)
+    song = model.transcribe(np.zeros(11200, np.float32))
+    assert [(n.pitch, n.offset) for n in song.notes] == [(60, pytest.approx(0.7))]
+
+
+@pytest.fixture
+def stereo_44100(tmp_path: Path) -> Path:
+    time = np.arange(44100 * 3 + 17) / 44100
+    sound = 0.3 * np.stack([np.sin(2 * np.pi * 440 * time), np.sin(2 * np.pi * 660 * time)], axis=1)
+    soundfile.write(tmp_path / "song é.wav", sound, 44100)
+    return tmp_path / "song é.wav"
+
+
+def test_file_and_array_give_the_same_windows(stereo_44100: Path) -> None:
+    length, pieces = iterate_windows(stereo_44100, 8000, 16000)
+    from_file = np.concatenate(list(pieces))
+    whole = read_audio(stereo_44100)
+    assert abs(length - len(whole)) <= 1
+    same_length, pieces = iterate_windows(whole, 8000, 16000)
+    assert same_length == len(whole)
+    np.testing.assert_allclose(from_file, np.concatenate(list(pieces)), atol=1e-6)
+    raw, rate = soundfile.read(stereo_44100)
+    _, pieces = iterate_windows(raw, 8000, 16000, rate)
+    np.testing.assert_allclose(np.concatenate(list(pieces))[:-1], from_file[:-1], atol=1e-3)
+
+
+@pytest.mark.parametrize("samples", [0, 1, 100, 8000, 8001, 16000])
+def test_any_length(tiny: SongTranscriber, tmp_path: Path, samples: int) -> None:
+    soundfile.write(tmp_path / "a.wav", np.zeros(samples, np.float32), 16000)
+    for song in (tmp_path / "a.wav", np.zeros(samples, np.float32)):
+        result = tiny.transcribe(song)
+        assert result.num_windows == max(1, math.ceil(samples / 8000))
+        assert result.duration == samples / 16000
+
+
+def test_arrays_of_any_kind() -> None:
+    wave = np.sin(np.arange(100)).astype(np.float32) * 0.5
+    np.testing.assert_allclose(as_mono((wave * 32768).astype(np.int16)), wave, atol=1e-4)
+    np.testing.assert_allclose(as_mono(np.stack([wave, wave])), wave, atol=1e-6)
+    np.testing.assert_allclose(as_mono(np.stack([wave, -wave], axis=1)), 0, atol=1e-6)
+    assert as_mono(np.array([np.nan, np.inf, 5.0, -5.0])).tolist() == [0.0, 0.0, 1.0, -1.0]
+    with pytest.raises(ValueError, match="axes"):
+        as_mono(np.zeros((2, 3, 4)))
+    with pytest.raises(ValueError, match="float or signed"):
+        as_mono(np.array(["a"]))
+    with pytest.raises(ValueError, match="sample rate"):
+        iterate_windows(wave, 10, 16000, -1)
+
+
+def test_decode_windows_does_not_depend_on_the_batch(tiny: SongTranscriber) -> None:
+    windows = np.random.default_rng(0).standard_normal((7, 8000)).astype(np.float32) * 0.1
+    alone = decode_windows(tiny.model, windows, 1, 48)
+    together = decode_windows(tiny.model, torch.as_tensor(windows)[:, None], 5, 48)
+    np.testing.assert_array_equal(alone, together)
+    assert alone.shape[:2] == (7, 1)
+    assert alone.shape[2] <= 48
+    with pytest.raises(ValueError, match="batch size"):
+        decode_windows(tiny.model, windows, 0)
+
+
+def test_tokens_are_joined_and_trimmed() -> None:
+    parts = [np.array([[[3, 4, 1]]]), np.array([[[5, 1, 0, 0]], [[1, 0, 0, 0]]])]
+    joined = join_tokens([trim_tokens(part) for part in parts])
+    assert joined.tolist() == [[[3, 4, 1]], [[5, 1, 0]], [[1, 0, 0]]]
+    assert trim_tokens(np.zeros((2, 1, 5), np.int64)).shape == (2, 1, 1)
+    assert [len(b) for b in regroup([np.zeros((3, 2)), np.zeros((5, 2))], 4)] == [4, 4]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_wild_weights_on_silence_and_noise_are_bounded(tiny: SongTranscriber, seed: int) -> None:
+    wild = untrained_transcriber(tiny.experiment, seed=seed, device="cpu")
+    with torch.no_grad():
+        for parameter in wild.model.parameters():
+            parameter.mul_(5.0)
+    noise = np.random.default_rng(seed).standard_normal(32000).astype(np.float32)
+    for sound in (np.zeros(32000, np.float32), noise):
+        song = wild.transcribe(sound)
+        assert len(song.notes) <= song.num_windows * tiny.experiment.event_length
+        assert all(0 <= n.onset < n.offset and n.onset < 2.0 for n in song.notes)
+
+
+def test_loaded_equals_saved(tiny: SongTranscriber, log_dir: Path) -> None:
+    loaded = load_transcriber("tiny@last.ckpt", log_dir=log_dir, device="auto")
+    assert loaded.experiment == tiny.experiment
+    assert loaded.num_weights == len(tiny.model.state_dict())
+    assert loaded.batch_size == 4
+    sound = np.random.default_rng(0).standard_normal((2, 1, 8000)).astype(np.float32)
+    np.testing.assert_array_equal(
+        decode_windows(loaded.model, sound, 2), decode_windows(tiny.model, sound, 2)
+    )
+    assert load_transcriber(log_dir / "ymt3/tiny/checkpoints/last.ckpt", batch_size=9).batch_size == 9
+
+
+@pytest.mark.parametrize("prefix", ["module.", "model.module."])
+def test_wrapped_names_load(
+    tiny: SongTranscriber, checkpoint: dict[str, Any], tmp_path: Path, prefix: str
+) -> None:
+    head = "module.model." if prefix == "module." else prefix
+    state = {head + name: value for name, value in tiny.model.state_dict().items()}
+    torch.save(checkpoint | {"state_dict": state}, tmp_path / "a.ckpt")
+    assert load_transcriber(tmp_path / "a.ckpt").num_weights == len(tiny.model.state_dict())
+
+
+def test_weights_of_other_options_are_refused(
+    checkpoint: dict[str, Any], other_size: Experiment, tmp_path: Path
+) -> None:
+    torch.save(checkpoint | {"experiment": other_size.to_json()}, tmp_path / "a.ckpt")
+    with pytest.raises(ValueError, match=r"a.ckpt: .*of another shape \(.*in the file.*other model options"):
+        load_transcriber(tmp_path / "a.ckpt")
+
+
+def test_half_a_checkpoint_is_refused(checkpoint: dict[str, Any], tmp_path: Path) -> None:
+    whole = checkpoint
+    state = dict(whole["state_dict"])
+    del state[next(iter(state))]
+    torch.save(whole | {"state_dict": state}, tmp_path / "a.ckpt")
+    with pytest.raises(ValueError, match="1 missing"):
+        load_transcriber(tmp_path / "a.ckpt")
+    torch.save({"state_dict": whole["state_dict"]}, tmp_path / "b.ckpt")
+    with pytest.raises(ValueError, match="configuration"):
+        load_transcriber(tmp_path / "b.ckpt")
+    torch.save(whole | {"experiment": '{"tusk": "x"}'}, tmp_path / "c.ckpt")
+    with pytest.raises(ValueError, match=r"c.ckpt: unknown key.*tusk"):
+        load_transcriber(tmp_path / "c.ckpt")
+
+
+def test_devices() -> None:
+    assert choose_device("CPU").type == "cpu"
+    assert choose_device("auto").type in ("cpu", "cuda")
+    with pytest.raises(ValueError, match="unknown device 'gpu'"):
+        choose_device("gpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="use --device cpu"):
+            choose_device("cuda")
+
+
+def test_untrained_leaves_the_global_generator_alone(tiny: SongTranscriber) -> None:
+    torch.manual_seed(5)
+    want = torch.rand(1)
+    torch.manual_seed(5)
+    first, second = (untrained_transcriber(tiny.experiment, seed=3, device="cpu") for _ in range(2))
+    assert torch.equal(torch.rand(1), want)
+    for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_memory_is_flat_in_the_length_of_the_file(tmp_path: Path) -> None:
+    """Numpy's share, measured while windows are read and thrown away: 30 minutes need no more than one."""
+
+    def peak(minutes: int) -> int:
+        path = tmp_path / f"{minutes}.flac"
+        soundfile.write(path, np.zeros(minutes * 60 * 8000, np.int16), 8000)
+        tracemalloc.start()
+        _, pieces = iterate_windows(path, 8000, 16000)
+        assert sum(len(piece) for piece in pieces) == minutes * 120
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    assert peak(30) < peak(1) + 2_000_000
