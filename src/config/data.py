@@ -54,9 +54,9 @@ class Augmentation:
     """Online augmentation of stems and mixes (section AUGMENTATION)."""
 
     amp_range: tuple[float, float] = (0.7, 1.3)
-    """Range of the uniform gain of each stem."""
+    """Range of the uniform gain of each stem, and of one more of the whole mix."""
     stem_keep_prob: float = 0.15
-    """Probability that a stem is kept; 1.0 keeps all."""
+    """Probability that a stem is kept; 1.0 keeps all. In a task with target programs theirs always are."""
     xaug_max_k: int = 2
     """Most foreign sources mixed into one segment; 0 is off."""
     xaug_tau: float = 0.5

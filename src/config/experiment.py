@@ -55,6 +55,10 @@ class Experiment:
     def __post_init__(self) -> None:
         if self.event_length < 8:
             raise ValueError(f"-el must be at least 8 tokens, not {self.event_length}")
+        if self.model.pre_encoder.harmonics and self.audio.codec != "logspec":
+            raise ValueError(
+                "--harmonics are steps on a log-frequency axis: use -ac logspec, or leave them out"
+            )
         if self.objective.frame_weight > 0 and not self.model.frame_groups:
             raise ValueError("--frame-weight needs a frame head: add --frame-head voice (or pitched, drums)")
 

@@ -51,6 +51,9 @@ class PreEncoderConfig:
     """Channels C that leave the convolutions (flag ``-cout``)."""
     time_stride: int = 1
     """Frames per output frame; more than 1 only for ``strided``."""
+    harmonics: tuple[float, ...] = ()
+    """Multiples of a frequency that the first convolution sees beside it (Bittner et al. 2017), for
+    ``strided`` on a log-frequency front end; empty: none."""
 
     def __post_init__(self) -> None:
         _check("pre-encoder type", self.type, PRE_ENCODER_TYPES)
@@ -59,6 +62,10 @@ class PreEncoderConfig:
             raise ValueError("--conv-time-stride needs -preenc strided; -preenc conv keeps every frame")
         if self.time_stride not in (1, 2):
             raise ValueError(f"--conv-time-stride must be 1 or 2, not {self.time_stride}")
+        if self.harmonics and self.type != "strided":
+            raise ValueError("--harmonics needs -preenc strided")
+        if any(not 0.1 <= factor <= 32 for factor in self.harmonics):
+            raise ValueError(f"--harmonics are frequency ratios from 0.1 to 32, not {self.harmonics}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Stores of prepared songs, and the way from them to training batches."""

@@ -1,0 +1,80 @@
+"""The typed records that travel from the data path to training and validation.
+
+Axes: B batch, C channels, N tokens, S samples, M notes, W windows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..notes.note import NoteArray
+
+NOTE_COLUMNS = ("sample", "onset", "offset", "pitch", "program", "is_drum")
+"""Columns of ``Batch.notes``. Onset and offset are seconds from the start of the sample's window and
+may lie outside it (a note that sounds on); ``program`` is the note's own MIDI program."""
+
+
+@dataclass
+class Batch:
+    """Training segments of one rank and step."""
+
+    audio: Tensor
+    """(B, 1, S) float32 in [-1, 1]."""
+    labels: Tensor
+    """(B, C, N) int64 token ids, PAD 0, N one of the bucket lengths."""
+    notes: Tensor
+    """(M, 6) float32: the target notes that sound in each window, columns ``NOTE_COLUMNS``."""
+    dataset_index: Tensor
+    """(B,) int64: which data set of the run each sample is from."""
+    sample_number: Tensor
+    """(B,) int64: global sample number, the key of every draw of the sample."""
+    octave_unknown: Tensor
+    """(B,) bool: the store does not know the absolute octave of this sample's notes."""
+    channel_annotated: Tensor
+    """(B, C) bool: False where a channel's instruments are not annotated."""
+
+    def __post_init__(self) -> None:
+        assert self.audio.dtype == torch.float32
+        assert self.labels.dtype == torch.int64
+
+    def pin_memory(self) -> Batch:
+        """A copy in page-locked memory (the loader's ``pin_memory`` calls this)."""
+        fields = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return Batch(**{name: tensor.pin_memory() for name, tensor in fields.items()})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Small tensors travel inside the message: one open file per batch instead of seven."""
+        return {
+            name: value if name == "audio" else value.numpy(force=True)
+            for name, value in self.__dict__.items()
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            self.__dict__[name] = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+
+
+@dataclass
+class ValidationItem:
+    """One whole song, or (``valid`` False) an empty place that keeps ranks equal in number."""
+
+    valid: bool
+    set_index: int
+    """Which evaluation set of the run it belongs to."""
+    song_id: str
+    audio: Tensor
+    """(W, 1, S) float32: windows back to back from the start, the last one padded with zeros."""
+    labels: Tensor
+    """(W, C, N) int64 token ids of the reference."""
+    notes: NoteArray
+    """Reference notes of the task, seconds from the start of the song."""
+
+    def pin_memory(self) -> ValidationItem:
+        """A copy with its tensors in page-locked memory."""
+        return dataclasses.replace(self, audio=self.audio.pin_memory(), labels=self.labels.pin_memory())

@@ -1,0 +1,157 @@
+"""The LightningDataModule of a run."""
+
+from __future__ import annotations
+
+import multiprocessing
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader
+
+from ..config.experiment import Experiment
+from ..tokenizer import NoteTokenizer
+from .batch import Batch, ValidationItem
+from .dataset import EvaluationSongs, ScoredSet, TrainingBatches
+from .segments import SegmentMaker
+from .sources import open_presets
+from .workers import raise_file_limit, shared_memory_problem, worker_context
+
+MAX_EVALUATION_WORKERS = 2
+"""Loader processes in evaluation: each holds whole songs, and the network is the slow part there."""
+
+
+class TranscriptionData(pl.LightningDataModule):
+    """Training batches and evaluation songs of a run.
+
+    Stores are opened here, at once, so that whatever is missing is said before anything is built. The
+    training loader has no length and no end. Sharding over ranks is its own work: use the trainer with
+    ``use_distributed_sampler=False``.
+
+    Args:
+        experiment: the run.
+        tokenizer: of the run's task and segment length.
+        data_home: folder of the prepared stores.
+        rank: of this process.
+        world_size: number of processes.
+        first_sample: global number of the first training sample; on resume the number consumed so far.
+        excluded: presets left out (``AMT_EXCLUDE_PRESETS``).
+        context: how loader processes start: ``fork``, ``spawn`` or ``forkserver``; None chooses.
+
+    Raises:
+        ValueError: names every store that is missing or broken and the command that builds it.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        tokenizer: NoteTokenizer,
+        data_home: str | Path,
+        rank: int = 0,
+        world_size: int = 1,
+        first_sample: int = 0,
+        *,
+        excluded: Sequence[str] = (),
+        context: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.experiment = experiment
+        self.tokenizer = tokenizer
+        self.rank = rank
+        self.world_size = world_size
+        self.first_sample = first_sample
+        self._context = context or worker_context()
+        data = open_presets(
+            experiment.data.presets,
+            Path(data_home),
+            sample_rate=experiment.audio.sample_rate,
+            excluded=excluded,
+        )
+        self.training_sets = data.training
+        self.validation_sets = data.validation
+        self.test_sets = data.test
+
+    @property
+    def dataset_names(self) -> list[str]:
+        """Names of the training data sets, in the order of ``Batch.dataset_index``."""
+        return [item.name for item in self.training_sets]
+
+    @property
+    def set_names(self) -> list[str]:
+        """Names of the validation sets, in the order of ``ValidationItem.set_index``."""
+        return [item.name for item in self.validation_sets]
+
+    @property
+    def test_set_names(self) -> list[str]:
+        """Names of the test sets, in the order of ``ValidationItem.set_index``."""
+        return [item.name for item in self.test_sets]
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        """Batches of this rank without end, from ``first_sample`` on."""
+        experiment = self.experiment
+        if not self.training_sets:
+            raise ValueError(f"-d {' '.join(experiment.data.presets)}: no preset has a training split")
+        maker = SegmentMaker(
+            self.training_sets,
+            self.tokenizer,
+            experiment.audio,
+            experiment.augmentation,
+            seed=experiment.seed,
+            sub_batch=experiment.bsz.sub,
+        )
+        dataset = TrainingBatches(
+            maker,
+            self.tokenizer,
+            experiment.audio,
+            local_batch=experiment.bsz.local,
+            rank=self.rank,
+            world_size=self.world_size,
+            first_sample=self.first_sample,
+        )
+        workers, ahead = experiment.dataio.num_workers, experiment.dataio.prefetch_factor
+        problem = shared_memory_problem(
+            workers, ahead, experiment.bsz.local * experiment.audio.segment_samples * 4
+        )
+        if problem:
+            warnings.warn(problem, UserWarning, stacklevel=2)
+        return self._loader(dataset, workers)
+
+    def val_dataloader(self) -> DataLoader[ValidationItem]:
+        """Songs of this rank, one per item, all validation sets one after another."""
+        return self._evaluation_loader(self.validation_sets, self.experiment.data.validation_files)
+
+    def test_dataloader(self) -> DataLoader[ValidationItem]:
+        """Songs of this rank, one per item, all test sets one after another."""
+        return self._evaluation_loader(self.test_sets, 0)
+
+    def _evaluation_loader(self, sets: Sequence[ScoredSet], limit: int) -> DataLoader[ValidationItem]:
+        dataset = EvaluationSongs(
+            sets,
+            self.tokenizer,
+            self.experiment.audio,
+            rank=self.rank,
+            world_size=self.world_size,
+            limit=limit,
+        )
+        return self._loader(dataset, min(self.experiment.dataio.num_workers, MAX_EVALUATION_WORKERS))
+
+    def _loader(self, dataset: Any, workers: int) -> DataLoader[Any]:
+        dataio = self.experiment.dataio
+        settings: dict[str, Any] = {}
+        if workers:
+            raise_file_limit(1024 + 8 * workers * dataio.prefetch_factor)
+            settings = {
+                "prefetch_factor": dataio.prefetch_factor,
+                "persistent_workers": dataio.persistent_workers and isinstance(dataset, TrainingBatches),
+                "multiprocessing_context": multiprocessing.get_context(self._context),
+            }
+        return DataLoader(
+            dataset,
+            batch_size=None,
+            num_workers=workers,
+            pin_memory=dataio.pin_memory and torch.cuda.is_available(),
+            **settings,
+        )

@@ -1,0 +1,169 @@
+"""A song as training sees it: target notes ready to be cut, stems in groups that stand or fall together."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ..config.tasks import Task
+from ..config.vocabularies import get_program_vocab
+from ..notes.note import DRUM_PROGRAM, NoteArray
+from ..tokenizer import NoteTokenizer
+from .augment.cross import DRUM_CLASS
+from .store import Song, SongStore
+
+NUM_PROGRAMS = 129
+"""MIDI programs and, last, drums."""
+UNKNOWN_INSTRUMENTS = 129
+"""Entry of a song's ``unannotated`` list: instruments that are heard but not known."""
+
+
+class TaskView:
+    """What the data path needs to know of a task."""
+
+    def __init__(self, task: Task) -> None:
+        self.num_channels = task.num_channels
+        self.classes = np.arange(NUM_PROGRAMS) + NUM_PROGRAMS
+        for number, programs in enumerate(get_program_vocab(task.program_vocab).values()):
+            self.classes[list(programs)] = number
+        self.classes[DRUM_PROGRAM] = DRUM_CLASS
+        wanted = range(DRUM_PROGRAM) if task.target_programs is None else task.target_programs
+        drums = {DRUM_PROGRAM} if task.transcribes_drums else set()
+        self.targets = frozenset(wanted) | drums
+        self.some_targets = task.target_programs is not None
+        """Whether the task transcribes only some programs."""
+        channels = task.program_channels()
+        self.channel_programs = [
+            frozenset(p for p in self.targets if not channels or channels.get(p) == channel)
+            for channel in range(task.num_channels)
+        ]
+        """Target programs of each channel."""
+
+    def class_of(self, program: int) -> int:
+        """Instrument class of a program; programs outside every class are classes of their own."""
+        return int(self.classes[program])
+
+    def annotated(
+        self, unannotated: Sequence[int], annotated_programs: frozenset[int]
+    ) -> npt.NDArray[np.bool_]:
+        """(C,) False where a channel's instruments sound without notes in the song.
+
+        Args:
+            unannotated: programs heard without notes; ``UNKNOWN_INSTRUMENTS`` stands for all the song does
+                not annotate.
+            annotated_programs: programs the song has notes of.
+
+        In a task of one stream the stream counts as annotated as soon as one of its targets is, because it
+        cannot be masked in part.
+        """
+        known = np.ones(self.num_channels, dtype=bool)
+        if not unannotated:
+            return known
+        missing = frozenset(unannotated)
+        for channel, programs in enumerate(self.channel_programs):
+            if self.num_channels == 1:
+                known[channel] = bool((programs & annotated_programs) - missing)
+            elif UNKNOWN_INSTRUMENTS in missing:
+                known[channel] = bool(programs & annotated_programs) and not programs & missing
+            else:
+                known[channel] = not programs & missing
+        return known
+
+
+class SongEntry:
+    """A song's notes and stem groups, computed once per song."""
+
+    def __init__(self, song: Song, tokenizer: NoteTokenizer, view: TaskView) -> None:
+        self.song = song
+        notes = tokenizer.target_notes(song.notes)
+        self.notes: NoteArray = notes[np.argsort(notes["onset"], kind="stable")]
+        """Target notes of the task, by onset."""
+        self.latest_offsets = np.maximum.accumulate(self.notes["offset"]) if len(notes) else np.zeros(0)
+        programs = song.stem_programs
+        note_programs = np.where(self.notes["is_drum"], DRUM_PROGRAM, self.notes["program"])
+        self.stem_groups = _group_stems(programs, {int(p) for p in np.unique(note_programs)})
+        """Stem numbers of each group G: stems that share a program cannot be told apart in the notes."""
+        self.group_programs = [
+            frozenset(p for stem in group for p in programs[stem]) for group in self.stem_groups
+        ]
+        self.group_classes = [frozenset(view.class_of(p) for p in group) for group in self.group_programs]
+        self.group_is_target = np.array(
+            [view.some_targets and bool(group & view.targets) for group in self.group_programs], dtype=bool
+        )
+        self.stem_is_drum = np.array([bool(p) and set(p) == {DRUM_PROGRAM} for p in programs], dtype=bool)
+        self.can_shift = not any(DRUM_PROGRAM in p and set(p) != {DRUM_PROGRAM} for p in programs)
+        """Whether every drum stands in a stem without other instruments."""
+        self.unannotated = song.unannotated
+        self.annotated_programs = frozenset(p for group in self.group_programs for p in group)
+        self._group_of = np.zeros(NUM_PROGRAMS, dtype=np.int64)
+        for number, group in enumerate(self.group_programs):
+            self._group_of[list(group)] = number
+
+    @property
+    def num_groups(self) -> int:
+        """Number of stem groups."""
+        return len(self.stem_groups)
+
+    def notes_near(self, begin: float, end: float) -> NoteArray:
+        """Target notes that start before ``end`` and end at or after ``begin`` (seconds)."""
+        first = int(np.searchsorted(self.latest_offsets, begin, side="left"))
+        last = int(np.searchsorted(self.notes["onset"], end, side="left"))
+        near = self.notes[first:last]
+        return near[np.where(near["is_drum"], near["onset"], near["offset"]) >= begin]
+
+    def groups_of(self, notes: NoteArray) -> npt.NDArray[np.int64]:
+        """Group of each note (M,)."""
+        groups: npt.NDArray[np.int64] = self._group_of[
+            np.where(notes["is_drum"], DRUM_PROGRAM, notes["program"])
+        ]
+        return groups
+
+
+def _group_stems(programs: Sequence[Sequence[int]], noted: set[int]) -> list[tuple[int, ...]]:
+    if not noted <= {p for group in programs for p in group}:
+        return [tuple(range(len(programs)))] if programs else []
+    groups: list[tuple[set[int], list[int]]] = []
+    for stem, own in enumerate(programs):
+        joined, members = set(own), [stem]
+        rest = []
+        for group in groups:
+            if group[0] & joined:
+                joined |= group[0]
+                members = group[1] + members
+            else:
+                rest.append(group)
+        groups = [*rest, (joined, members)]
+    return sorted(tuple(sorted(members)) for _, members in groups)
+
+
+class SongCache:
+    """The entries of the songs used last; its size bounds the memory of a worker."""
+
+    def __init__(
+        self, stores: Sequence[tuple[SongStore, str]], tokenizer: NoteTokenizer, size: int = 512
+    ) -> None:
+        self._stores = stores
+        self._tokenizer = tokenizer
+        self._view = TaskView(tokenizer.task)
+        self._size = size
+        self._entries: OrderedDict[tuple[int, int], SongEntry] = OrderedDict()
+
+    def get(self, part: int, song: int) -> SongEntry:
+        """Entry of a song of store and split number ``part``."""
+        key = (part, song)
+        entry = self._entries.get(key)
+        if entry is None:
+            store, split = self._stores[part]
+            entry = SongEntry(store.song(split, song), self._tokenizer, self._view)
+            self._entries[key] = entry
+            if len(self._entries) > self._size:
+                self._entries.popitem(last=False)
+        else:
+            self._entries.move_to_end(key)
+        return entry
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_entries": OrderedDict()}

@@ -1,0 +1,113 @@
+"""From preset names to opened stores; everything that is missing is said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..config.presets import (
+    EvaluationSet,
+    SinglePreset,
+    apply_excluded_presets,
+    combine_presets,
+    get_single_preset,
+)
+from .dataset import ScoredSet
+from .segments import TrainingSet
+from .store import SongStore, StoreError
+
+
+@dataclass(frozen=True)
+class RunData:
+    """The data sets of a run."""
+
+    training: tuple[TrainingSet, ...]
+    validation: tuple[ScoredSet, ...]
+    test: tuple[ScoredSet, ...]
+
+
+def open_presets(
+    names: Sequence[str], data_home: Path, *, sample_rate: int = 16000, excluded: Sequence[str] = ()
+) -> RunData:
+    """Open the stores of the presets ``names`` (flag ``-d``) in ``data_home``.
+
+    Raises:
+        ValueError: for an unknown name, and one message for all stores that are missing or broken, with the
+            commands that build them.
+    """
+    data_home = Path(data_home)
+    mix = apply_excluded_presets(combine_presets(names, data_home), excluded)
+    presets = [get_single_preset(name, data_home) for name in mix.presets]
+    stores = _open_stores(presets, data_home, sample_rate)
+    training: list[TrainingSet] = []
+    validation: list[ScoredSet] = []
+    test: list[ScoredSet] = []
+    problems: list[str] = []
+    for preset, weight, vocab in zip(presets, mix.weights, mix.eval_vocab, strict=True):
+        store = stores[preset.store]
+        wanted = {*preset.train, *(item.split for item in (*preset.validation, *preset.test))}
+        missing = sorted(wanted - set(store.splits))
+        if missing:
+            problems.append(
+                f"store {store.path} has no split {', '.join(missing)}, which preset {preset.name} uses; "
+                f"it has {', '.join(store.splits)}. Build it again: {preset.prepare_command}"
+            )
+            continue
+        if preset.train and weight > 0:
+            if not sum(store.splits[split] for split in preset.train):
+                problems.append(
+                    f"{store.path}: split {', '.join(preset.train)} (preset {preset.name}) has no songs"
+                )
+            training.append(TrainingSet(preset.name, store, preset.train, weight))
+        classes = vocab or preset.eval_vocab
+        _add_sets(validation, preset.validation, store, classes)
+        _add_sets(test, preset.test, store, classes)
+    if problems:
+        raise ValueError("\n".join(problems))
+    return RunData(tuple(training), tuple(validation), tuple(test))
+
+
+def _open_stores(presets: Sequence[SinglePreset], data_home: Path, sample_rate: int) -> dict[str, SongStore]:
+    stores: dict[str, SongStore] = {}
+    absent: list[str] = []
+    broken: list[str] = []
+    for preset in presets:
+        if preset.store in stores:
+            continue
+        path = data_home / preset.store
+        if not (path / "store.json").is_file():
+            line = f"  {path}  (preset {preset.name}): {preset.prepare_command}"
+            if line not in absent:
+                absent.append(line)
+            continue
+        try:
+            store = SongStore.open(path)
+        except StoreError as error:
+            broken.append(str(error))
+            continue
+        if store.sample_rate != sample_rate:
+            broken.append(
+                f"{path}: has {store.sample_rate} Hz, the run uses {sample_rate} Hz; prepare it again"
+            )
+        stores[preset.store] = store
+    if absent:
+        broken.insert(
+            0, "these data sets are not prepared; the command that builds each:\n" + "\n".join(absent)
+        )
+    if broken:
+        raise ValueError("\n".join(broken))
+    return stores
+
+
+def _add_sets(
+    found: list[ScoredSet], wanted: Sequence[EvaluationSet], store: SongStore, eval_vocab: str | None
+) -> None:
+    """Add evaluation sets; one that is there already is not scored twice, names stay unique."""
+    for item in wanted:
+        if any(other.store.path == store.path and other.split == item.split for other in found):
+            continue
+        name = item.name
+        if any(other.name == name for other in found):
+            name = f"{store.name}_{item.split}"
+        found.append(ScoredSet(name, store, item.split, eval_vocab))

@@ -1,0 +1,35 @@
+"""What the readers and the writer of a store agree on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..notes.note import NoteArray
+
+FORMAT = "amt-store"
+VERSION = 1
+"""Version of the folder's layout."""
+
+StemArray = npt.NDArray[np.int16]
+"""(stems, samples) int16."""
+
+INDEX_FIELDS = (
+    ("num_samples", "<i8"),
+    ("num_stems", "<i4"),
+    ("num_notes", "<i4"),
+    ("octave_unknown", "?"),
+)
+"""Fields of an index row after ``song_id``."""
+
+
+class StoreError(ValueError):
+    """A store that is missing, broken or of another version."""
+
+
+def update_digest(digest: Any, stems: StemArray, notes: NoteArray) -> None:
+    """Feed a song's samples and notes to a hash."""
+    digest.update(np.ascontiguousarray(stems).view(np.uint8).data)
+    digest.update(notes.tobytes())

@@ -1,0 +1,1 @@
+"""From raw recordings and annotations to stores."""

@@ -1,0 +1,103 @@
+"""Every AMT_ variable: typed, validated, and with an effect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amt.config.environment import EXAMPLES, SCRIPT_VARIABLES, VARIABLES, default_root, read_environment
+
+CHECKOUT = Path(__file__).parents[2]
+GOOD = {"bool": "yes", "int": "3", "float": "0.5", "text": "a b"}
+
+
+def test_nothing_set_is_all_defaults() -> None:
+    environment = read_environment({})
+    assert dict(environment.settings) == {}
+    assert environment.warnings == ()
+    assert not environment.force_scratch
+    assert not environment.allow_rewind
+    assert environment.data_home == CHECKOUT / "data"
+    assert environment.log_dir == CHECKOUT / "logs"
+
+
+def test_folders_do_not_depend_on_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_environment({}).log_dir == CHECKOUT / "logs"
+
+
+def test_a_wheel_uses_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site-packages" / "amt" / "config"
+    package.mkdir(parents=True)
+    monkeypatch.setattr("amt.config.environment.__file__", str(package / "environment.py"))
+    monkeypatch.chdir(tmp_path)
+    assert default_root() == tmp_path
+    assert read_environment({}).data_home == tmp_path / "data"
+
+
+def test_given_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    environment = read_environment({"AMT_DATA_HOME": "./my data/é", "AMT_LOG_DIR": "/abs/logs"})
+    assert environment.data_home == tmp_path / "my data" / "é"
+    assert environment.log_dir == Path("/abs/logs")
+
+
+@pytest.mark.parametrize("variable", VARIABLES, ids=[variable.name for variable in VARIABLES])
+def test_each_variable_is_read(variable: object) -> None:
+    from amt.config.environment import Variable
+
+    assert isinstance(variable, Variable)
+    before, after = read_environment({}), read_environment({variable.name: GOOD[variable.kind]})
+    assert after != before
+    assert after.warnings == ()
+    if variable.targets:
+        assert set(after.settings) == set(variable.targets)
+        assert set(after.origins.values()) == {variable.name}
+    assert read_environment({variable.name: ""}) == before
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [variable for variable in VARIABLES if variable.kind != "text"],
+    ids=[variable.name for variable in VARIABLES if variable.kind != "text"],
+)
+def test_bad_values_name_the_variable(variable: object) -> None:
+    name = getattr(variable, "name")  # noqa: B009
+    with pytest.raises(ValueError, match=f"^{name} expects .* not 'x'$"):
+        read_environment({name: "x"})
+
+
+def test_unknown_names_are_warned_about_with_the_nearest() -> None:
+    [warning] = read_environment({"AMT_NUM_WORKER": "3", "OTHER": "x", "AMTX": "y"}).warnings
+    assert warning == (
+        "AMT_NUM_WORKER is no variable of this version and has no effect; the nearest is AMT_NUM_WORKERS"
+    )
+
+
+def test_variables_of_the_scripts_are_known_and_ignored() -> None:
+    environment = read_environment(dict.fromkeys(SCRIPT_VARIABLES, "7"))
+    assert environment == read_environment({})
+
+
+def test_names_are_unique() -> None:
+    names = [variable.name for variable in VARIABLES] + list(SCRIPT_VARIABLES)
+    assert len(names) == len(set(names))
+    assert set(EXAMPLES) <= set(names)
+
+
+def test_list_of_presets() -> None:
+    assert read_environment({"AMT_EXCLUDE_PRESETS": "a, b,,c "}).excluded_presets == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("environ", "count"),
+    [
+        ({}, 0),
+        ({"SLURM_RESTART_COUNT": "2"}, 2),
+        ({"TORCHELASTIC_RESTART_COUNT": "1", "SLURM_RESTART_COUNT": ""}, 1),
+        ({"SLURM_RESTART_COUNT": "x"}, 0),
+    ],
+)
+def test_restarts_of_a_launcher(environ: dict[str, str], count: int) -> None:
+    assert read_environment(environ).restart_count == count

@@ -1,0 +1,232 @@
+"""The store: written atomically, checked when opened, read without keeping handles."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from amt.data.store import SongStore, StoreError, StoreWriter
+from amt.notes.note import NOTE_DTYPE, NoteArray
+
+
+def notes_of(*rows: tuple[float, float, int, int, int, bool]) -> NoteArray:
+    return np.array(list(rows), dtype=NOTE_DTYPE)
+
+
+def write_store(path: Path, songs: int = 3, **options: object) -> None:
+    with StoreWriter(path, "demo", **options) as writer:  # type: ignore[arg-type]
+        for i in range(songs):
+            stems = np.random.default_rng(i).integers(-20000, 20000, (3, 100 + i)).astype(np.int16)
+            notes = notes_of((0.5, 0.6, 36, 128, 100, True), (0.1, 0.4, 60 + i, 40, 90, False))
+            writer.add_song(
+                "train" if i else "test",
+                f"söng {i}",
+                stems,
+                [[40], [128], []],
+                ["violin", "drums", "noise"],
+                notes,
+                {
+                    "unannotated": [129],
+                    "octave_unknown": i == 1,
+                    "source": "made here",
+                    "licence": "CC0",
+                    "extra": i,
+                },
+            )
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    write_store(tmp_path / "store")
+    store = SongStore.open(tmp_path / "store")
+    store.check()
+    assert store.name == "demo"
+    assert store.splits == {"test": 1, "train": 2}
+    song = store.song("train", 0)
+    expected = np.random.default_rng(1).integers(-20000, 20000, (3, 101)).astype(np.int16)
+    assert (song.song_id, song.num_samples, song.octave_unknown) == ("söng 1", 101, True)
+    assert song.stem_names == ["violin", "drums", "noise"]
+    assert song.stem_programs == [[40], [128], []]
+    assert song.unannotated == [129]
+    assert (song.meta["licence"], song.meta["extra"]) == ("CC0", 1)
+    np.testing.assert_array_equal(song.stems, expected)
+    assert isinstance(song.stems, np.memmap)
+    assert song.notes["onset"].tolist() == [0.1, 0.5]
+    mixed = np.clip(expected.astype(np.int32).sum(axis=0) / 32768, -1, 1).astype(np.float32)
+    np.testing.assert_array_equal(song.mix(), mixed)
+    np.testing.assert_array_equal(song.mix(10, 20), mixed[10:20])
+    padded = song.mix(-5, 110)
+    np.testing.assert_array_equal(padded[5:106], mixed)
+    assert not padded[:5].any()
+    assert not padded[106:].any()
+    np.testing.assert_array_equal(song.read_stems(3, 50, [2, 0]), expected[[2, 0], 3:50])
+    assert song.read_stems(200, 210).shape == (3, 10)
+    with pytest.raises(ValueError, match="did you mean 'train'"):
+        store.song("trian", 0)
+
+
+def test_hashes_are_of_content_and_reproducible(tmp_path: Path) -> None:
+    write_store(tmp_path / "a")
+    write_store(tmp_path / "b")
+    first, second = SongStore.open(tmp_path / "a"), SongStore.open(tmp_path / "b")
+    for split in first.splits:
+        assert first.content_hash(split) == second.content_hash(split) == first.recorded_hash(split)
+    for path in sorted((tmp_path / "a").rglob("*.*")):
+        assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
+    target = tmp_path / "b" / "songs" / "söng 1" / "stems.npy"
+    content = bytearray(target.read_bytes())
+    content[-1] ^= 1
+    target.write_bytes(bytes(content))
+    assert second.content_hash("train") != first.content_hash("train")
+    with pytest.raises(StoreError, match="hash"):
+        second.check()
+
+
+def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="stop"), StoreWriter(tmp_path / "store", "demo"):
+        raise RuntimeError("stop")
+    assert list(tmp_path.iterdir()) == []
+    write_store(tmp_path / "store")
+    before = (tmp_path / "store" / "store.json").read_bytes()
+    with pytest.raises(ValueError, match="exists already"):
+        write_store(tmp_path / "store", songs=1)
+    with pytest.raises(RuntimeError), StoreWriter(tmp_path / "store", "demo", overwrite=True):
+        raise RuntimeError
+    assert (tmp_path / "store" / "store.json").read_bytes() == before
+    write_store(tmp_path / "store", songs=1, overwrite=True)
+    assert SongStore.open(tmp_path / "store").splits == {"test": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_leftovers_of_a_killed_writer_go(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", "demo")
+    (leftover,) = tmp_path.iterdir()
+    dead = tmp_path / leftover.name.replace(str(os.getpid()), "999999999")
+    shutil.copytree(leftover, dead)
+    writer.abort()
+    write_store(tmp_path / "store")
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"song_id": "a/b"}, "cannot be the name of a folder"),
+        ({"song_id": ""}, "cannot be the name"),
+        ({"song_id": "é" * 150}, "200 bytes"),
+        ({"stems": np.zeros((1, 5), np.float32)}, "must be int16"),
+        ({"stem_programs": [[0], [1]]}, "numbers must agree"),
+        ({"stem_programs": [[129]]}, "0 to 128"),
+        ({"notes": notes_of((0.0, 1.0, 60, 1, 1, False))}, "program 1 belong to no stem"),
+        ({"notes": notes_of((0.0, np.nan, 60, 0, 1, False))}, "not finite"),
+        ({"notes": notes_of((-0.1, 1.0, 60, 0, 1, False))}, "before 0 s"),
+        ({"notes": notes_of((2.0, 1.0, 60, 0, 1, False))}, "ends before it starts"),
+        ({"notes": notes_of((0.0, 1.0, 128, 0, 1, False))}, "outside 0 to 127"),
+    ],
+)
+def test_songs_that_break_a_rule_are_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    song: dict[str, object] = {
+        "split": "train",
+        "song_id": "one",
+        "stems": np.zeros((1, 5), np.int16),
+        "stem_programs": [[0]],
+        "stem_names": ["a"],
+        "notes": notes_of(),
+    }
+    with StoreWriter(tmp_path / "store", "demo") as writer:
+        with pytest.raises(ValueError, match=message):
+            writer.add_song(**{**song, **change})  # type: ignore[arg-type]
+        writer.add_song(**song)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="twice"):
+            writer.add_song(**song)  # type: ignore[arg-type]
+    assert SongStore.open(tmp_path / "store").splits == {"train": 1}
+
+
+def test_opening_lists_all_problems_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with pytest.raises(StoreError, match="no prepared store"):
+        SongStore.open(path)
+    write_store(path)
+    shutil.rmtree(path / "songs" / "söng 2")
+    (path / "index" / "test.npy").unlink()
+    header = json.loads((path / "store.json").read_text())
+    header["splits"]["train"]["songs"] = 7
+    header["sample_rate"] = "fast"
+    (path / "store.json").write_text(json.dumps(header))
+    with pytest.raises(StoreError) as error:
+        SongStore.open(path)
+    for expected in (
+        "4 problem",
+        "sample_rate",
+        "index/test.npy is missing",
+        "2 songs, store.json says 7",
+        "songs/söng 2",
+    ):
+        assert expected in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty"),
+        ("{", "line 1 column 2"),
+        ('{"sample_rate": NaN}', "NaN is not a JSON number"),
+        ('{"a": 1, "a": 2}', "'a' occurs twice"),
+        ("[]", "must hold a JSON object"),
+        ('{"format": "zip"}', "the format is 'zip'"),
+        ('{"format": "amt-store", "version": 2}', "store version 2, this version of amt reads 1"),
+    ],
+)
+def test_a_damaged_header_is_named(tmp_path: Path, text: str, message: str) -> None:
+    write_store(tmp_path / "store")
+    (tmp_path / "store" / "store.json").write_text(text)
+    with pytest.raises(StoreError, match=message) as error:
+        SongStore.open(tmp_path / "store")
+    assert "store.json" in str(error.value)
+
+
+def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
+    write_store(tmp_path / "store")
+    file = tmp_path / "store" / "store.json"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert SongStore.open(tmp_path / "store").name == "demo"
+
+
+def test_damaged_songs_name_their_file(tmp_path: Path) -> None:
+    write_store(tmp_path / "store")
+    store = SongStore.open(tmp_path / "store")
+    stems = tmp_path / "store" / "songs" / "söng 1" / "stems.npy"
+    stems.write_bytes(stems.read_bytes()[:-10])
+    for read in (lambda: store.song("train", 0).mix(), lambda: store.song("train", 0).stems):
+        with pytest.raises(StoreError, match=r"stems\.npy"):
+            read()
+    stems.unlink()
+    with pytest.raises(StoreError, match=r"stems\.npy: the file is missing"):
+        store.song("train", 0).mix()
+    np.save(tmp_path / "store" / "songs" / "söng 2" / "notes.npy", np.zeros(9, NOTE_DTYPE))
+    with pytest.raises(StoreError, match=r"notes\.npy"):
+        _ = store.song("train", 1).notes
+    with pytest.raises(StoreError, match="2 problem"):
+        store.check()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files the Linux way")
+def test_no_handle_is_kept(tmp_path: Path) -> None:
+    write_store(tmp_path / "store", songs=40)
+    before = len(os.listdir("/proc/self/fd"))
+    store = SongStore.open(tmp_path / "store")
+    songs = [store.song("train", i) for i in range(39)]
+    assert all(song.mix().size and len(song.notes) for song in songs)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_store_can_be_pickled_and_is_small(tmp_path: Path) -> None:
+    write_store(tmp_path / "store")
+    store = pickle.loads(pickle.dumps(SongStore.open(tmp_path / "store")))
+    assert len(store.song("train", 1).mix()) == 102
+    assert len(pickle.dumps(store)) < 5000

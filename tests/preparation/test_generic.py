@@ -1,0 +1,165 @@
+"""A folder of audio and MIDI becomes a store: pairs, damage, splits, the end of the audio."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from amt.data.store import SongStore
+from amt.preparation.generic import prepare_folder, split_of
+
+AUDIO = Path(__file__).parent.parent / "data" / "audio"
+
+
+def midi_bytes(*notes: tuple[float, float, int, int, int]) -> bytes:
+    """A type 0 file, 480 ticks a quarter at 120 bpm; (onset, offset, pitch, program, channel)."""
+    events = []
+    for onset, offset, pitch, program, channel in notes:
+        start, end = round(onset * 960), round(offset * 960)
+        events.append((start, 1, bytes([0xC0 | channel, program])))
+        events.append((start, 2, bytes([0x90 | channel, pitch, 90])))
+        events.append((end, 0, bytes([0x80 | channel, pitch, 0])))
+    body, now = b"", 0
+    for tick, _, message in sorted(events):
+        delta = tick - now
+        now = tick
+        data = bytes([delta & 0x7F])
+        while delta := delta >> 7:
+            data = bytes([0x80 | (delta & 0x7F)]) + data
+        body += data + message
+    body += b"\x00\xff\x2f\x00"
+    return b"MThd" + struct.pack(">IHHH", 6, 0, 1, 480) + b"MTrk" + struct.pack(">I", len(body)) + body
+
+
+MIDI = midi_bytes((0.1, 0.5, 60, 40, 0), (0.3, 0.4, 36, 0, 9))
+
+
+def add_pair(folder: Path, name: str, *, suffix: str = ".wav", midi: bytes = MIDI, rate: int = 22050) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(len(name))
+    soundfile.write(folder / f"{name}{suffix}", rng.uniform(-0.3, 0.3, (rate, 2)), rate)
+    (folder / f"{name}.mid").write_bytes(midi)
+
+
+def test_pairs_in_sub_folders_become_songs(tmp_path: Path) -> None:
+    source = tmp_path / "raw é"
+    add_pair(source, "one")
+    add_pair(source / "sub folder", "one", suffix=".flac")
+    add_pair(source, unicodedata.normalize("NFD", "é 100%"))
+    shutil.move(source / "one.mid", source / "one.MIDI")
+    (source / "readme.txt").write_text("nothing")
+    (source / "lonely.mid").write_bytes(MIDI)
+    soundfile.write(source / "alone.wav", np.zeros(10), 16000)
+    report = prepare_folder(
+        source, tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
+    )
+    assert dict(report.songs) == {"train": 3}
+    assert sorted(report.unpaired) == ["alone.wav", "lonely.mid"]
+    store = SongStore.open(tmp_path / "out")
+    store.check()
+    assert store.splits == {"train": 3, "validation": 0, "test": 0}
+    assert sorted(store.index("train")["song_id"]) == ["one", "sub folder__one", "é 100%"]
+    song = store.song("train", 0)
+    assert song.num_samples == 16000
+    assert song.stem_names == ["mix"]
+    assert song.stem_programs == [[40, 128]]
+    assert song.notes["pitch"].tolist() == [60, 36]
+    assert song.notes["onset"] == pytest.approx([0.1, 0.3], abs=0.002)
+    assert song.notes["is_drum"].tolist() == [False, True]
+
+
+def test_preparing_twice_writes_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        add_pair(tmp_path / "raw", name)
+    for out in ("x", "y"):
+        prepare_folder(tmp_path / "raw", tmp_path / out, "mine", progress=False)
+    files = sorted(path.relative_to(tmp_path / "x") for path in (tmp_path / "x").rglob("*") if path.is_file())
+    assert files == sorted(p.relative_to(tmp_path / "y") for p in (tmp_path / "y").rglob("*") if p.is_file())
+    for file in files:
+        assert (tmp_path / "x" / file).read_bytes() == (tmp_path / "y" / file).read_bytes()
+
+
+def test_broken_files_are_counted_and_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "raw"
+    add_pair(source, "good")
+    add_pair(source, "bad_midi", midi=b"MThd\x00")
+    add_pair(source, "empty_midi", midi=b"")
+    add_pair(source, "bad_audio")
+    (source / "bad_audio.wav").write_bytes(b"RIFF nothing")
+    add_pair(source, "no_samples")
+    shutil.copy(AUDIO / "w07_no_frames.wav", source / "no_samples.wav")
+    add_pair(source, "nan")
+    shutil.copy(AUDIO / "w05_float32_nan_inf.wav", source / "nan.wav")
+    report = prepare_folder(source, tmp_path / "out", "mine", validation_share=0, test_share=0)
+    assert set(report.skipped) == {"bad_midi", "empty_midi", "bad_audio", "no_samples"}
+    assert all(name in reason for name, reason in report.skipped.items())
+    assert report.songs["train"] == 2
+    assert any("replaced by 0" in remark for remark in report.remarks)
+    printed = capsys.readouterr().err
+    assert "skipped: 4" in printed
+    assert "bad_audio" in printed
+    store = SongStore.open(tmp_path / "out")
+    store.check()
+    assert store.splits["train"] == 2
+
+
+def test_notes_stay_inside_the_audio(tmp_path: Path) -> None:
+    """Case D31."""
+    source = tmp_path / "raw"
+    source.mkdir()
+    shutil.copy(AUDIO / "w31_audio_1s.wav", source / "d31.wav")
+    (source / "d31.mid").write_bytes(midi_bytes((0.0, 5.0, 60, 0, 0), (5.0, 5.5, 62, 0, 0)))
+    report = prepare_folder(
+        source, tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
+    )
+    assert (report.notes_dropped, report.notes_cut) == (1, 1)
+    notes = SongStore.open(tmp_path / "out").song("train", 0).notes
+    assert notes["pitch"].tolist() == [60]
+    assert notes["offset"].tolist() == [1.0]
+
+
+def test_two_audio_files_of_one_name_are_one_song_and_a_remark(tmp_path: Path) -> None:
+    add_pair(tmp_path / "raw", "song")
+    add_pair(tmp_path / "raw", "song", suffix=".flac")
+    report = prepare_folder(
+        tmp_path / "raw", tmp_path / "out", "mine", test_share=0, validation_share=0, progress=False
+    )
+    assert report.songs["train"] == 1
+    assert any("song.wav" in remark for remark in report.remarks)
+
+
+def test_clear_errors_leave_nothing_behind(tmp_path: Path) -> None:
+    source = tmp_path / "raw"
+    with pytest.raises(ValueError, match="is no folder"):
+        prepare_folder(source, tmp_path / "out", "mine", progress=False)
+    source.mkdir()
+    (source / "lonely.mid").write_bytes(MIDI)
+    with pytest.raises(ValueError, match=r"no pair .* \(1 files have no partner\)"):
+        prepare_folder(source, tmp_path / "out", "mine", progress=False)
+    add_pair(source, "bad", midi=b"junk")
+    with pytest.raises(ValueError, match=r"none of the 1 pairs can be read:\n  bad: "):
+        prepare_folder(source, tmp_path / "out", "mine", progress=False)
+    with pytest.raises(ValueError, match="leave something for training"):
+        prepare_folder(source, tmp_path / "out", "mine", validation_share=0.6, test_share=0.4, progress=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["raw"]
+    add_pair(source, "good")
+    prepare_folder(source, tmp_path / "out", "mine", progress=False)
+    with pytest.raises(ValueError, match="exists already"):
+        prepare_folder(source, tmp_path / "out", "mine", progress=False)
+    prepare_folder(source, tmp_path / "out", "mine", overwrite=True, progress=False)
+
+
+def test_the_split_is_a_stable_hash() -> None:
+    names = [f"song {i}" for i in range(4000)]
+    splits = [split_of(name, 0, 0.1, 0.2) for name in names]
+    assert splits.count("test") / 4000 == pytest.approx(0.2, abs=0.02)
+    assert splits.count("validation") / 4000 == pytest.approx(0.1, abs=0.02)
+    assert splits == [split_of(name, 0, 0.1, 0.2) for name in names]
+    assert splits != [split_of(name, 1, 0.1, 0.2) for name in names]
+    assert split_of("é", 3, 0.5, 0) == split_of(unicodedata.normalize("NFD", "é"), 3, 0.5, 0)
