@@ -1,0 +1,7 @@
+"""What training minimises: token cross-entropy, frame-head terms, and their weighted sum."""
+
+from .frame import NoteColumns, frame_loss
+from .objective import Objective, Term
+from .token_ce import token_cross_entropy
+
+__all__ = ["NoteColumns", "Objective", "Term", "frame_loss", "token_cross_entropy"]

@@ -1,0 +1,202 @@
+"""What a checkpoint file is and how far it got, read without torch and without trusting it."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CALLBACK_KEY = "CustomModelCheckpoint"
+"""Name under which the checkpoint callback's state stands in a file's ``callbacks``."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The place of a checkpoint in its run."""
+
+    step: int | None
+    epoch: int | None
+    complete: bool
+    """Whether optimizer and loop state are there, so that the file can be resumed."""
+    lineage: tuple[tuple[str, int], ...]
+    """The starts this state went through, oldest first: (id of the start, step it began at)."""
+    ranking: tuple[str, ...]
+    """Names of the best files, best first, when the file was written."""
+    experiment: str = ""
+    """The run's configuration as JSON; empty when the file holds none."""
+
+    def descends_from(self, other: Header) -> bool:
+        """Whether training went on from ``other``'s state to this one; files that do not say are compared
+        by step."""
+        if self.step is None or other.step is None or self.step <= other.step:
+            return False
+        if not self.lineage or not other.lineage:
+            return True
+        shared = len(other.lineage)
+        if self.lineage[:shared] != other.lineage:
+            return False
+        return len(self.lineage) == shared or self.lineage[shared][1] >= other.step
+
+
+def diagnose_file(path: Path) -> str | None:
+    """None when ``path`` can be a checkpoint of ours, else what is wrong, as the rest of a sentence.
+
+    Tells apart what users meet: an empty file, a cut one, a Git LFS pointer, a web page, a broken link.
+    The archive's directory stands at its end, so a file that was cut anywhere is found.
+    """
+    try:
+        if path.is_dir():
+            return "is a folder, not a checkpoint file"
+        if path.is_symlink() and not path.exists():
+            return "is a link to a file that is gone"
+        with open(path, "rb") as file:
+            head = file.read(512)
+    except FileNotFoundError:
+        return "does not exist"
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+    if not head:
+        return "is empty (0 bytes)"
+    if head.startswith(b"version https://git-lfs"):
+        return "is a Git LFS pointer, not the file itself (run `git lfs pull` where it came from)"
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+        return "is a web page (HTML), not a checkpoint: the download went to an error or login page"
+    if not head.startswith(b"PK\x03\x04"):
+        if head.startswith(b"\x80") or b"ustar" in head:
+            return "is in torch's old format before 1.6, which is not read"
+        return "is not a checkpoint (no zip archive)"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if not any(name.endswith("/data.pkl") for name in archive.namelist()):
+                return "is a zip archive but no checkpoint (it has no data.pkl)"
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError):
+        return "is cut off (its zip directory is missing: killed while copying, or an incomplete download)"
+    return None
+
+
+def read_header(path: Path) -> Header | None:
+    """The header of a checkpoint file of Lightning's, or None when ``path`` is none.
+
+    Only plain values are taken from the file's pickle; tensors stay unread and any other class in it
+    becomes an inert placeholder, so nothing of the file is executed.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            member = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
+            loaded = _PlainUnpickler(io.BytesIO(archive.read(member))).load()
+    except (OSError, zipfile.BadZipFile, StopIteration, EOFError, ValueError, pickle.UnpicklingError):
+        return None
+    except (AttributeError, IndexError, KeyError, TypeError, MemoryError, OverflowError):
+        return None  # what a pickle that is not one of torch's leads to
+    if not isinstance(loaded, dict):
+        return None
+    callbacks = loaded.get("callbacks")
+    state = callbacks.get(CALLBACK_KEY) if isinstance(callbacks, dict) else None
+    state = state if isinstance(state, dict) else {}
+    return Header(
+        step=_integer(loaded.get("global_step")),
+        epoch=_integer(loaded.get("epoch")),
+        complete="optimizer_states" in loaded and "loops" in loaded,
+        lineage=parse_lineage(state.get("lineage")),
+        ranking=tuple(name for name, _, _ in parse_ranking(state.get("ranking"))),
+        experiment=_text(loaded.get("experiment")),
+    )
+
+
+def parse_lineage(value: object) -> tuple[tuple[str, int], ...]:
+    """The lineage out of a file's plain lists; empty when it is not one."""
+    if not isinstance(value, (list, tuple)):
+        return ()
+    pairs = [tuple(item) for item in value if isinstance(item, (list, tuple)) and len(item) == 2]
+    return tuple((str(start), int(step)) for start, step in pairs)
+
+
+def parse_ranking(value: object) -> list[tuple[str, float, int]]:
+    """The ranking (name, score, step) out of a file's plain lists; rows that are none are left out."""
+    if not isinstance(value, (list, tuple)):
+        return []
+    rows = [item for item in value if isinstance(item, (list, tuple)) and len(item) == 3]
+    return [(str(name), float(score), int(step)) for name, score, step in rows]
+
+
+def sidecar_path(checkpoint: Path) -> Path:
+    """The JSON file beside a checkpoint: ``last.ckpt`` has ``last.json``."""
+    return checkpoint.with_name(checkpoint.name.removesuffix(".ckpt") + ".json")
+
+
+def read_sidecar(checkpoint: Path) -> dict[str, Any] | None:
+    """What the JSON file beside ``checkpoint`` says, or None when there is none or it is of another file."""
+    try:
+        loaded = json.loads(sidecar_path(checkpoint).read_text(encoding="utf-8"))
+        size, crc = file_stamp(checkpoint)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return None
+    same = isinstance(loaded, dict) and (loaded.get("size"), loaded.get("crc")) == (size, crc)
+    return loaded if same else None
+
+
+def file_stamp(checkpoint: Path) -> tuple[int, int]:
+    """Size in bytes and CRC-32 of the pickle of a checkpoint: tells two steps' files apart, also copied ones.
+
+    Raises:
+        ValueError: when the file is no checkpoint.
+    """
+    with zipfile.ZipFile(checkpoint) as archive:
+        crc = next((item.CRC for item in archive.infolist() if item.filename.endswith("/data.pkl")), None)
+    if crc is None:
+        raise ValueError(f"{checkpoint} is a zip archive but no checkpoint")
+    return checkpoint.stat().st_size, crc
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+class _Inert:
+    """Stands for every object of a pickle that is no plain value."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> _Inert:
+        return super().__new__(cls)
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        pass
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+    def __call__(self, *args: object, **kwargs: object) -> _Inert:
+        return self
+
+    def __setitem__(self, key: object, value: object) -> None:
+        pass
+
+    def append(self, item: object) -> None:
+        pass
+
+    def extend(self, items: object) -> None:
+        pass
+
+    def add(self, item: object) -> None:
+        pass
+
+
+class _OrderedDict(dict[Any, Any]):
+    """An ordered dictionary that may carry attributes (a state dict's ``_metadata``)."""
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads the plain part of a pickle and imports nothing."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return _OrderedDict if (module, name) == ("collections", "OrderedDict") else _Inert
+
+    def persistent_load(self, pid: object) -> Any:
+        return None

@@ -1,0 +1,269 @@
+"""A training run from its record to its exit status."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback, LearningRateMonitor
+
+from ..config import Experiment
+from ..config.vocabularies import get_program_vocab
+from ..data.module import TranscriptionData
+from ..model.checkpoint_file import read_checkpoint
+from ..notes import Note, write_midi
+from ..tokenizer import NoteTokenizer
+from .callbacks.checkpoint import CustomModelCheckpoint
+from .callbacks.gate import ValidationGateByTrainLoss
+from .identity import RunDecision, validate_resume_max_steps
+from .logger import build_loggers
+from .module import TranscriptionModule
+from .nonfinite import GradScalerMinScaleGuard
+from .plan import RunPaths, RunPlan, plan_run
+from .progress import ProgressLine
+from .run_folder import RunFolder, move_aside, write_config
+from .throughput import DataWaitProfiler
+from .trainer import Hardware, build_trainer, current_hardware
+from .warm_start import load_warm_start
+
+EXIT_OK = 0
+EXIT_SIGNAL = 143
+"""Exit status after a signal at another rank (128 + SIGTERM)."""
+
+
+def run_training(
+    experiment: Experiment,
+    decision: RunDecision,
+    paths: RunPaths,
+    origins: Mapping[str, str] | None = None,
+    *,
+    fault: str = "",
+    excluded: tuple[str, ...] = (),
+    val_start_loss: float | None = None,
+    scan_gradients: bool = False,
+    detect_anomaly: bool = False,
+    lr_monitor: bool = False,
+) -> int:
+    """Train; the whole of ``train.py`` after the command line.
+
+    Everything that can be wrong with the settings is found before a file is touched. Rank 0 alone touches
+    files of the run's folder.
+
+    Args:
+        experiment: the resolved run.
+        decision: scratch, resume or warm start.
+        paths: the run's folder and the data folder.
+        origins: where each setting came from, for ``config.json``.
+        fault: ``AMT_FAULT``.
+        excluded: ``AMT_EXCLUDE_PRESETS``.
+        val_start_loss: ``AMT_VAL_START_TRAIN_LOSS_THRESHOLD``.
+        scan_gradients: ``AMT_DEBUG_GRAD_FINITE``.
+        detect_anomaly: ``AMT_DETECT_ANOMALY``.
+        lr_monitor: ``AMT_ENABLE_LR_MONITOR``.
+
+    Returns:
+        Exit status: 0 finished, 2 when the checkpoint is beyond ``-it``, 128 + number after a signal.
+
+    Raises:
+        ValueError: for settings that do not fit, before anything is written.
+        NonFiniteLossError: when the loss was not finite too often in a row.
+    """
+    if experiment.trainer.num_threads:
+        torch.set_num_threads(experiment.trainer.num_threads)
+    hardware = current_hardware(experiment.trainer)
+    say = _Speaker(hardware.rank == 0)
+    plan = plan_run(experiment, hardware.world_size)
+    consumed = 0
+    if decision.kind == "resume":
+        assert decision.checkpoint is not None
+        step, state = _resume_state(decision.checkpoint)
+        status = validate_resume_max_steps(step, -1 if plan.max_steps is None else plan.max_steps)
+        if status is not None:
+            return status
+        if plan.budget_seconds and float(state["elapsed_seconds"]) >= plan.budget_seconds:
+            say(
+                f"run: finished, the time budget was used up at step {step}; to go on give more --max-minutes"
+            )
+            return EXIT_OK
+        consumed = int(state["consumed_samples"])
+    _quiet_libraries()
+    torch.set_float32_matmul_precision("high")
+    tokenizer = NoteTokenizer.from_task(
+        experiment.task,
+        segment_samples=experiment.audio.segment_samples,
+        max_length=experiment.event_length,
+        sample_rate=experiment.audio.sample_rate,
+    )
+    data = TranscriptionData(
+        experiment,
+        tokenizer,
+        paths.data_home,
+        rank=hardware.rank,
+        world_size=hardware.world_size,
+        first_sample=consumed,
+        excluded=excluded,
+    )
+    folder = RunFolder(paths.folder)
+    module = _build_module(
+        experiment, tokenizer, data, plan, hardware, folder, fault=fault, scan_gradients=scan_gradients
+    )
+    module.configure_optimizers()  # refuses what does not fit, before any file is touched
+    if decision.kind == "warm":
+        assert decision.checkpoint is not None
+        for line in load_warm_start(module.model, decision.checkpoint):
+            say(line)
+    for line in (*hardware.notes, module.schedule.notice):
+        if line:
+            say(line)
+    say(_describe(experiment, plan, module))
+    if hardware.rank == 0:
+        if decision.set_aside and (moved := move_aside(folder.root)):
+            say(f"run: old files moved to {moved}")
+        folder.create()
+        record = {"experiment": experiment.to_dict(), "origins": dict(origins or {})}
+        write_config(folder.root, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    loggers = build_loggers(
+        experiment.wandb,
+        experiment.project,
+        experiment.exp_id,
+        folder.root,
+        decision.kind,
+        os.environ,
+        resume_step=decision.step if decision.kind == "resume" else None,
+    )
+    saver = CustomModelCheckpoint(experiment.checkpoint, folder.checkpoints)
+    callbacks: list[Callback] = [ProgressLine(), saver]
+    if val_start_loss is not None:
+        callbacks.append(ValidationGateByTrainLoss(val_start_loss))
+    if hardware.precision == "16-mixed":
+        callbacks.append(GradScalerMinScaleGuard(experiment.trainer.min_grad_scale))
+    if lr_monitor:
+        callbacks.append(LearningRateMonitor("step"))
+    trainer = build_trainer(
+        experiment,
+        hardware,
+        plan,
+        callbacks=callbacks,
+        loggers=loggers,
+        fault=fault,
+        detect_anomaly=detect_anomaly,
+        profiler=DataWaitProfiler(module.clock),
+    )
+    assert (trainer.global_rank, trainer.world_size) == (hardware.rank, hardware.world_size)
+    resume_from = str(decision.checkpoint) if decision.kind == "resume" else None
+    trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
+    return _finish(trainer, module, saver, say)
+
+
+def _build_module(
+    experiment: Experiment,
+    tokenizer: NoteTokenizer,
+    data: TranscriptionData,
+    plan: RunPlan,
+    hardware: Hardware,
+    folder: RunFolder,
+    *,
+    fault: str,
+    scan_gradients: bool,
+) -> TranscriptionModule:
+    vocabularies = [
+        get_program_vocab(item.eval_vocab or tokenizer.task.eval_vocab) for item in data.validation_sets
+    ]
+    torch.manual_seed(experiment.seed)
+    return TranscriptionModule(
+        experiment,
+        tokenizer,
+        plan=plan,
+        set_names=data.set_names,
+        vocabularies=vocabularies,
+        has_scaler=hardware.precision == "16-mixed",
+        fault=fault,
+        scan_gradients=scan_gradients,
+        resume_file=str(folder.last),
+        write_output=_midi_writer(folder.outputs) if experiment.trainer.write_model_output else None,
+    )
+
+
+def _midi_writer(outputs: Path) -> Callable[[str, str, int, list[Note]], None]:
+    """Writes ``outputs/step=N/SET/SONG.mid``."""
+
+    def write(song_id: str, set_name: str, step: int, notes: list[Note]) -> None:
+        target = outputs / f"step={step}" / set_name
+        target.mkdir(parents=True, exist_ok=True)
+        write_midi(notes, target / f"{song_id.replace('/', '_')}.mid")
+
+    return write
+
+
+def _resume_state(path: Path) -> tuple[int, dict[str, Any]]:
+    checkpoint = read_checkpoint(path)
+    state = checkpoint.get("amt_state")
+    if not isinstance(state, dict) or "global_step" not in checkpoint:
+        raise ValueError(f"{path} has no training state; use it with --init-ckpt instead")
+    return int(checkpoint["global_step"]), state
+
+
+def _describe(experiment: Experiment, plan: RunPlan, module: TranscriptionModule) -> str:
+    trained = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+    trainer = experiment.trainer
+    ends = [] if plan.max_steps is None else [f"{plan.max_steps} steps"]
+    if plan.budget_seconds:
+        ends.append(f"{trainer.max_minutes:g} minutes")
+    return (
+        f"model: {trained / 1e6:.2f} M trained parameters; global batch {plan.samples_per_step} segments = "
+        f"{plan.world_size} rank(s) x {experiment.bsz.local} x {trainer.accumulate_grad_batches} batches; "
+        f"until {' or '.join(ends) or 'stopped'}; validation every {trainer.val_interval} steps"
+    )
+
+
+def _finish(
+    trainer: pl.Trainer, module: TranscriptionModule, saver: CustomModelCheckpoint, say: _Speaker
+) -> int:
+    why = f" ({module.stop_reason})" if module.stop_reason else ""
+    best = "" if saver.best_model_score is None else f"; best onset F1 {saver.best_model_score:.4f}"
+    say(f"run: stopped at step {module.global_step}{why}{best}; state in {saver.last_path}")
+    if saver.received_signal is not None:
+        return 128 + int(saver.received_signal)
+    return EXIT_SIGNAL if module.stopped_by_signal else EXIT_OK
+
+
+class _Speaker:
+    """Prints on rank 0."""
+
+    def __init__(self, speaks: bool) -> None:
+        self._speaks = speaks
+
+    def __call__(self, line: str) -> None:
+        if self._speaks:
+            print(line, flush=True)
+
+
+def _quiet_libraries() -> None:
+    """Leave out what Lightning says about things that are meant to be as they are."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    ours = logging.getLogger(
+        "pytorch_lightning.utilities.rank_zero"
+    )  # carries rank_zero_info of this package
+    ours.setLevel(logging.INFO)
+    ours.addFilter(_is_ours)
+    for message in (
+        ".*does not have many workers.*",
+        ".*sync_dist=True.*",
+        ".*IterableDataset.*__len__.*",
+        ".*no `test_dataloader`.*",
+        ".*LeafSpec.*",
+        ".*overridden `transfer_batch_to_device`.*",
+    ):
+        warnings.filterwarnings("ignore", message)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    path = Path(record.pathname).parts
+    return "pytorch_lightning" not in path or record.levelno >= logging.WARNING

@@ -1,0 +1,303 @@
+"""Which run this is: scratch, resume or warm start, decided from the flags and the run folder alone.
+
+Standard library only, so that ``train.py --print-identity`` answers at once. The rules are in
+``docs/runs.md``.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ..config import nearest
+from .checkpoint_header import Header, diagnose_file, read_header, read_sidecar
+from .run_folder import LAST_NAME, RunFolder, old_files
+
+__all__ = [
+    "RunDecision",
+    "decide_run",
+    "describe",
+    "diagnose_file",
+    "read_sidecar",
+    "run_folder",
+    "split_exp_id",
+    "validate_resume_max_steps",
+]
+
+_PATH_STARTS = ("/", "./", "../", "~")
+_MAX_LISTED = 12
+
+
+@dataclass(frozen=True)
+class RunDecision:
+    """What a start of ``train.py`` does."""
+
+    kind: Literal["scratch", "resume", "warm"]
+    checkpoint: Path | None
+    """File the state (resume) or the weights (warm) come from; None from scratch."""
+    reason: str
+    """Why, in words for the user."""
+    step: int | None
+    """Step the run starts at; None when the checkpoint does not say."""
+    set_aside: bool
+    """Whether the run folder's old files are moved to ``previous-N`` first."""
+
+
+def decide_run(
+    folder: Path,
+    exp_id: str,
+    checkpoint_name: str | None,
+    *,
+    force_scratch: bool = False,
+    init_ckpt: str = "",
+    allow_rewind: bool = False,
+    restart_count: int = 0,
+) -> RunDecision:
+    """Decide between scratch, resume and warm start; reads ``folder``, changes nothing.
+
+    Args:
+        folder: the run's folder, ``logs/<project>/<exp_id>``; need not exist.
+        exp_id: the experiment's name, for messages.
+        checkpoint_name: what followed ``@`` on the command line, or None.
+        force_scratch: ``AMT_FORCE_SCRATCH``; acts at the first start only.
+        init_ckpt: ``--init-ckpt``; empty is none.
+        allow_rewind: ``AMT_ALLOW_REWIND``.
+        restart_count: how often a launcher restarted this run (``SLURM_RESTART_COUNT`` or
+            ``TORCHELASTIC_RESTART_COUNT``).
+
+    Raises:
+        ValueError: for conflicting flags, a missing or unreadable file, a rewind that was not asked for,
+            or a folder whose state does not say what is meant.
+    """
+    if checkpoint_name is not None and force_scratch:
+        raise ValueError(
+            f"{exp_id}@{checkpoint_name} asks to resume, AMT_FORCE_SCRATCH=1 to start anew: drop one of them"
+        )
+    if checkpoint_name is not None and init_ckpt:
+        raise ValueError(
+            f"{exp_id}@{checkpoint_name} resumes a run and --init-ckpt starts one from another's weights: "
+            "drop one of them"
+        )
+    last = RunFolder(folder).last
+    restarted = f"the launcher's restart {restart_count}"
+    if checkpoint_name is not None:
+        return _resume_named(folder, exp_id, checkpoint_name, allow_rewind, restart_count)
+    forced = force_scratch and restart_count == 0
+    if (last.exists() or last.is_symlink()) and not forced:
+        header = _resumable(last, exp_id, folder)
+        reason = "last.ckpt exists"
+        if force_scratch:
+            reason += f"; AMT_FORCE_SCRATCH has acted already, this is {restarted}"
+        if init_ckpt:
+            reason += "; --init-ckpt is not read again, the run it started goes on"
+        return RunDecision("resume", last, reason, header.step, False)
+    set_aside = forced and bool(old_files(folder))
+    if not forced:
+        _refuse_orphans(folder, exp_id)
+    why = "AMT_FORCE_SCRATCH=1" if forced else f"no last.ckpt in {folder / 'checkpoints'}"
+    if init_ckpt:
+        path = _init_file(init_ckpt)
+        return RunDecision("warm", path, f"--init-ckpt is given, {why}", 0, set_aside)
+    return RunDecision("scratch", None, why, 0, set_aside)
+
+
+def describe(decision: RunDecision) -> str:
+    """The decision in one line, the first thing a run prints."""
+    if decision.kind == "resume":
+        step = "" if decision.step is None else f" at step {decision.step}"
+        head = f"run: RESUME{step} from {decision.checkpoint}"
+    elif decision.kind == "warm":
+        head = f"run: WARM START at step 0, weights only, from {decision.checkpoint}"
+    else:
+        head = "run: SCRATCH at step 0"
+    aside = "; old files are moved aside first" if decision.set_aside else ""
+    return f"{head} ({decision.reason}{aside})"
+
+
+def validate_resume_max_steps(step: int, max_steps: int) -> int | None:
+    """The exit status of a resumed run that has nothing to do, after saying so; None: go on.
+
+    Args:
+        step: ``global_step`` of the checkpoint.
+        max_steps: ``-it``; -1 is no limit.
+
+    Returns:
+        0 when the run is finished (equal), 2 when the checkpoint is beyond the limit, else None.
+    """
+    if max_steps < 0 or step < max_steps:
+        return None
+    if step == max_steps:
+        print(f"run: finished, already at step {step} of -it {max_steps}; to go on give -it more than {step}")
+        return 0
+    print(
+        f"run: the checkpoint is at step {step}, beyond -it {max_steps}: nothing is trained and no file "
+        f"changed; to go on give -it more than {step}",
+        file=sys.stderr,
+    )
+    return 2
+
+
+def split_exp_id(text: str) -> tuple[str, str | None]:
+    """``"exp@checkpoint"`` -> ``("exp", "checkpoint")``; without ``@`` the checkpoint is None.
+
+    The last ``@`` splits, so ``exp@v2@last.ckpt`` is the experiment ``exp@v2``; but the first ``@`` that
+    is followed by the start of a path (``/``, ``./``, ``../`` or ``~``) splits before it, so a path may
+    hold ``@`` itself. ``=`` has no meaning in either part.
+
+    Raises:
+        ValueError: when a part is empty or the experiment's name cannot be a folder of its own.
+    """
+    experiment, checkpoint = text, None
+    if "@" in text:
+        positions = [index for index, char in enumerate(text) if char == "@"]
+        paths = [index for index in positions if text[index + 1 :].startswith(_PATH_STARTS)]
+        cut = paths[0] if paths else positions[-1]
+        experiment, checkpoint = text[:cut], text[cut + 1 :]
+        if not checkpoint:
+            raise ValueError(
+                f"{text!r} names no checkpoint after '@': write {experiment}@last or {experiment}"
+            )
+    _check_folder_name("exp_id", experiment)
+    return experiment, checkpoint
+
+
+def run_folder(log_dir: Path, project: str, exp_id: str) -> Path:
+    """``log_dir/project/exp_id``, always inside ``log_dir``.
+
+    Raises:
+        ValueError: when a name is empty or would lead out of its folder.
+    """
+    _check_folder_name("project (-p)", project)
+    _check_folder_name("exp_id", exp_id)
+    return log_dir / project / exp_id
+
+
+def _check_folder_name(kind: str, name: str) -> None:
+    if not name.strip() or name in (".", ".."):
+        raise ValueError(f"{kind} must be a name, not {name!r}")
+    if any(char in "/\\" or ord(char) < 32 for char in name):
+        raise ValueError(
+            f"{kind} {name!r} must not contain '/', '\\' or control characters: it is the name of one folder "
+            "in the log folder (AMT_LOG_DIR moves that)"
+        )
+
+
+def _resume_named(
+    folder: Path, exp_id: str, name: str, allow_rewind: bool, restart_count: int
+) -> RunDecision:
+    path = _find_checkpoint(folder, exp_id, name)
+    header = _resumable(path, exp_id, folder)
+    reason = f"{exp_id}@{name} on the command line"
+    last = RunFolder(folder).last
+    same = last.exists() and path.samefile(last)
+    if not same and last.exists() and diagnose_file(last) is None:
+        newest = read_header(last)
+        if newest is not None and newest.descends_from(header):
+            where = f"{LAST_NAME} (step {newest.step})"
+            if restart_count > 0:
+                return RunDecision(
+                    "resume",
+                    last,
+                    f"the launcher's restart {restart_count}: {where} descends from {exp_id}@{name}",
+                    newest.step,
+                    False,
+                )
+            if not allow_rewind:
+                raise ValueError(
+                    f"{exp_id}@{name} is at step {header.step}, and {where} goes on from it: its training "
+                    f"would be overwritten. Start {exp_id} to go on from {where}, set AMT_ALLOW_REWIND=1 "
+                    f"to go back, or take another exp_id with --init-ckpt {path}"
+                )
+            reason += f"; AMT_ALLOW_REWIND=1 goes back behind {where}"
+    return RunDecision("resume", path, reason, header.step, False)
+
+
+def _find_checkpoint(folder: Path, exp_id: str, name: str) -> Path:
+    """The file ``name`` stands for: with or without ``.ckpt``, a path, or the form with ``/``."""
+    home = folder / "checkpoints"
+    expanded = Path(name).expanduser()
+    base = expanded if name.startswith(_PATH_STARTS) else home / name
+    tried = [base, Path(f"{base}.ckpt")]
+    if not name.startswith(_PATH_STARTS):
+        flat = name.replace("/", "_")
+        tried += [home / flat, home / f"{flat}.ckpt"]
+    for candidate in tried:
+        if candidate.is_file():
+            return candidate
+    there = _checkpoints(folder)
+    names = [path.relative_to(home).as_posix() for path in there]
+    close = nearest(name, names, count=1)
+    hint = f" Did you mean {exp_id}@{close[0]}?" if close else ""
+    raise ValueError(f"no checkpoint {name!r} of {exp_id}: {_listing(folder, there)}.{hint}")
+
+
+def _resumable(path: Path, exp_id: str, folder: Path) -> Header:
+    """The header of a file that can be resumed, or an error that says what it is instead."""
+    problem = diagnose_file(path)
+    if problem is None:
+        header = read_header(path)
+        if header is None or header.step is None or not header.complete:
+            raise ValueError(
+                f"{path} holds weights but no training state, so it cannot be resumed: "
+                f"start from its weights with --init-ckpt {path} and another exp_id"
+            )
+        return header
+    good = [item for item in _checkpoints(folder) if item != path and diagnose_file(item) is None]
+    if good:
+        name = good[0].relative_to(folder / "checkpoints").as_posix()
+        way = f"The newest good file is {name}: resume it with {exp_id}@{name}"
+    else:
+        way = "There is no other good checkpoint in the folder"
+    raise ValueError(
+        f"{path} {problem}. {way}, or start anew with AMT_FORCE_SCRATCH=1 (old files are kept aside)"
+    )
+
+
+def _init_file(init_ckpt: str) -> Path:
+    path = Path(init_ckpt).expanduser()
+    if not path.is_file():
+        kind = "is a folder, not a file" if path.is_dir() else "does not exist"
+        raise ValueError(
+            f"--init-ckpt {init_ckpt} {kind}; give a checkpoint file, or leave it out to start from scratch"
+        )
+    problem = diagnose_file(path)
+    if problem is not None:
+        raise ValueError(f"--init-ckpt {init_ckpt} {problem}")
+    return path
+
+
+def _refuse_orphans(folder: Path, exp_id: str) -> None:
+    """Checkpoints without a ``last.ckpt`` could mean resume or scratch: nobody guesses."""
+    there = _checkpoints(folder)
+    if there:
+        name = there[0].relative_to(folder / "checkpoints").as_posix()
+        raise ValueError(
+            f"{_listing(folder, there)}, but no {LAST_NAME}: resume one with e.g. {exp_id}@{name}, "
+            "or start anew with AMT_FORCE_SCRATCH=1 (old files are kept aside)"
+        )
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """The run's checkpoint files, newest step first; those of unknown step by time of writing."""
+    home = folder / "checkpoints"
+    if not home.is_dir():
+        return []
+    paths = [path for path in home.rglob("*.ckpt") if path.is_file()]
+
+    def newness(path: Path) -> tuple[int, float]:
+        header = read_header(path)
+        step = -1 if header is None or header.step is None else header.step
+        return step, path.stat().st_mtime
+
+    return sorted(paths, key=newness, reverse=True)
+
+
+def _listing(folder: Path, there: list[Path]) -> str:
+    home = folder / "checkpoints"
+    if not there:
+        return f"there are no checkpoints in {home}"
+    shown = ", ".join(path.relative_to(home).as_posix() for path in there[:_MAX_LISTED])
+    more = f" and {len(there) - _MAX_LISTED} more" if len(there) > _MAX_LISTED else ""
+    return f"in {home} there is {shown}{more}"

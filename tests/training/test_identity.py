@@ -1,0 +1,248 @@
+"""Which run a start is: every rule, every refusal, every form of ``exp@checkpoint``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from amt.training.identity import (
+    RunDecision,
+    decide_run,
+    describe,
+    run_folder,
+    split_exp_id,
+    validate_resume_max_steps,
+)
+
+DATA = Path(__file__).parent / "data"
+BEST = "epoch=4-step=24000-validation_macro_onset_f=0.7864.ckpt"
+
+
+def save(path: Path, step: int, lineage: list[list[Any]] | None = None, **changes: Any) -> Path:
+    """A file with the parts of a checkpoint that identity reads."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    callbacks = {} if lineage is None else {"CustomModelCheckpoint": {"lineage": lineage, "ranking": []}}
+    content = {"global_step": step, "epoch": 0, "loops": {}, "optimizer_states": [], "callbacks": callbacks}
+    torch.save(content | {"state_dict": {"w": torch.ones(2)}} | changes, path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "logs" / "ymt3" / "exp"
+
+
+def ckpt(folder: Path, name: str) -> Path:
+    return folder / "checkpoints" / name
+
+
+def test_scratch_in_an_empty_place(folder: Path) -> None:
+    decision = decide_run(folder, "exp", None)
+    assert (decision.kind, decision.checkpoint, decision.step, decision.set_aside) == (
+        "scratch",
+        None,
+        0,
+        False,
+    )
+    assert describe(decision).startswith("run: SCRATCH")
+    assert not folder.exists(), "a decision changes nothing"
+
+
+def test_last_is_resumed_also_with_init_ckpt(folder: Path, tmp_path: Path) -> None:
+    last = save(ckpt(folder, "last.ckpt"), 4321)
+    assert decide_run(folder, "exp", None) == RunDecision("resume", last, "last.ckpt exists", 4321, False)
+    decision = decide_run(folder, "exp", None, init_ckpt=str(tmp_path / "gone.ckpt"))
+    assert decision.kind == "resume"
+    line = describe(decision)
+    assert line.startswith("run: RESUME at step 4321")
+    assert "--init-ckpt is not read again" in line
+    assert "\n" not in line
+
+
+def test_init_ckpt_is_a_warm_start(folder: Path, tmp_path: Path) -> None:
+    init = save(tmp_path / "other run" / "a@b=c.ckpt", 9)
+    decision = decide_run(folder, "exp", None, init_ckpt=str(init))
+    assert (decision.kind, decision.checkpoint, decision.step) == ("warm", init, 0)
+    assert describe(decision).startswith("run: WARM START")
+    for bad, words in [
+        (str(tmp_path / "none.ckpt"), "does not exist"),
+        (str(tmp_path), "folder"),
+        (str(DATA / "c2_git_lfs_pointer.ckpt"), "Git LFS pointer"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            decide_run(folder, "exp", None, init_ckpt=bad)
+
+
+def test_force_scratch_acts_once(folder: Path, tmp_path: Path) -> None:
+    save(ckpt(folder, "last.ckpt"), 10)
+    forced = decide_run(folder, "exp", None, force_scratch=True)
+    assert (forced.kind, forced.set_aside) == ("scratch", True)
+    assert "moved aside" in describe(forced)
+    restarted = decide_run(folder, "exp", None, force_scratch=True, restart_count=2)
+    assert (restarted.kind, restarted.step, restarted.set_aside) == ("resume", 10, False)
+    assert "restart 2" in restarted.reason
+    init = save(tmp_path / "init.ckpt", 5)
+    warm = decide_run(folder, "exp", None, force_scratch=True, init_ckpt=str(init))
+    assert (warm.kind, warm.set_aside) == ("warm", True)
+    assert decide_run(folder.parent / "new", "new", None, force_scratch=True).set_aside is False
+
+
+def test_conflicting_flags_are_refused(folder: Path) -> None:
+    save(ckpt(folder, "last.ckpt"), 10)
+    with pytest.raises(ValueError, match="AMT_FORCE_SCRATCH"):
+        decide_run(folder, "exp", "last", force_scratch=True)
+    with pytest.raises(ValueError, match="--init-ckpt"):
+        decide_run(folder, "exp", "last", init_ckpt="x.ckpt")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        BEST,
+        BEST.removesuffix(".ckpt"),
+        BEST.replace("validation_", "validation/"),
+        BEST.replace("validation_", "validation/").removesuffix(".ckpt"),
+        "{home}/" + BEST,
+        "{home}/" + BEST.removesuffix(".ckpt"),
+    ],
+)
+def test_a_named_checkpoint_in_every_form(name: str, folder: Path) -> None:
+    best = save(ckpt(folder, BEST), 24000)
+    name = name.replace("{home}", str(best.parent))
+    exp_id, checkpoint = split_exp_id(f"exp@{name}")
+    decision = decide_run(folder, exp_id, checkpoint)
+    assert (decision.kind, decision.checkpoint, decision.step) == ("resume", best, 24000)
+
+
+def test_the_sub_folder_that_lightning_writes_is_found(folder: Path) -> None:
+    name = "epoch=4-step=5-validation/macro_onset_f=0.7864.ckpt"
+    path = save(ckpt(folder, name), 5)
+    assert decide_run(folder, "exp", name).checkpoint == path
+
+
+def test_a_missing_checkpoint_lists_what_is_there(folder: Path) -> None:
+    save(ckpt(folder, "last.ckpt"), 10)
+    save(ckpt(folder, BEST), 9)
+    for name in ("no_such.ckpt", "step=24000", "."):
+        with pytest.raises(ValueError, match=rf"no checkpoint .*last\.ckpt, {BEST}"):
+            decide_run(folder, "exp", name)
+    with pytest.raises(ValueError, match=r"Did you mean exp@last\.ckpt\?"):
+        decide_run(folder, "exp", "lats.ckpt")
+    with pytest.raises(ValueError, match="there are no checkpoints"):
+        decide_run(folder.parent / "other", "other", "last")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("c1_zero_bytes.ckpt", "empty"),
+        ("c2_git_lfs_pointer.ckpt", "Git LFS pointer"),
+        ("c3_truncated_zip.ckpt", "cut off"),
+        ("<!doctype html>", "web page"),
+    ],
+)
+def test_a_broken_last_is_never_scratch_and_the_newest_good_file_is_named(
+    source: str, words: str, folder: Path
+) -> None:
+    content = (DATA / source).read_bytes() if source.endswith(".ckpt") else source.encode()
+    ckpt(folder, "last.ckpt").parent.mkdir(parents=True)
+    ckpt(folder, "last.ckpt").write_bytes(content)
+    with pytest.raises(ValueError, match=f"{words}.*no other good checkpoint"):
+        decide_run(folder, "exp", None)
+    save(ckpt(folder, "epoch=0-step=9-f=0.9.ckpt"), 9)
+    save(ckpt(folder, "epoch=1-step=11-f=0.8.ckpt"), 11)
+    with pytest.raises(ValueError, match=rf"{words}.*exp@epoch=1-step=11-f=0\.8\.ckpt"):
+        decide_run(folder, "exp", None)
+    assert decide_run(folder, "exp", "epoch=1-step=11-f=0.8").step == 11, "the advice works"
+
+
+def test_a_dangling_last_and_checkpoints_without_last_are_refused(folder: Path) -> None:
+    save(ckpt(folder, BEST), 24000)
+    with pytest.raises(ValueError, match=rf"no last\.ckpt.*exp@{BEST}"):
+        decide_run(folder, "exp", None)
+    ckpt(folder, "last.ckpt").symlink_to("/nowhere/x.ckpt")
+    with pytest.raises(ValueError, match="link to a file that is gone"):
+        decide_run(folder, "exp", None)
+
+
+def test_weights_only_files_are_not_resumed(folder: Path) -> None:
+    path = ckpt(folder, "last.ckpt")
+    path.parent.mkdir(parents=True)
+    torch.save({"state_dict": {"w": torch.ones(2)}}, path)
+    with pytest.raises(ValueError, match=r"no training state.*--init-ckpt"):
+        decide_run(folder, "exp", None)
+
+
+def test_going_back_behind_a_newer_last_is_refused(folder: Path) -> None:
+    a, b = ["a", 0], ["b", 100]
+    save(ckpt(folder, "old.ckpt"), 80, [a])
+    last = save(ckpt(folder, "last.ckpt"), 150, [a, b])
+    with pytest.raises(ValueError, match=r"AMT_ALLOW_REWIND=1"):
+        decide_run(folder, "exp", "old")
+    assert decide_run(folder, "exp", "old", allow_rewind=True).step == 80
+    assert decide_run(folder, "exp", "last").checkpoint == last
+    restarted = decide_run(folder, "exp", "old", allow_rewind=True, restart_count=1)
+    assert restarted.checkpoint == last, "a restart goes on, it does not rewind again"
+    # a file of a branch that was given up is no ancestor of last.ckpt
+    save(ckpt(folder, "branch.ckpt"), 120, [a])
+    assert decide_run(folder, "exp", "branch").step == 120
+    # nor is a newer file, and files that do not say are compared by step
+    save(ckpt(folder, "newer.ckpt"), 151, [a, b])
+    assert decide_run(folder, "exp", "newer").step == 151
+    save(ckpt(folder, "unknown.ckpt"), 3)
+    with pytest.raises(ValueError, match="AMT_ALLOW_REWIND"):
+        decide_run(folder, "exp", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("exp", ("exp", None)),
+        ("exp=1", ("exp=1", None)),
+        ("exp@last", ("exp", "last")),
+        (f"exp@{BEST}", ("exp", BEST)),
+        ("exp@v2@last.ckpt", ("exp@v2", "last.ckpt")),
+        ("exp@/data/a@b/c@d.ckpt", ("exp", "/data/a@b/c@d.ckpt")),
+        ("exp@v2@./x@y.ckpt", ("exp@v2", "./x@y.ckpt")),
+        ("exp@~/x.ckpt", ("exp", "~/x.ckpt")),
+        ("é 1@last", ("é 1", "last")),
+    ],
+)
+def test_split_exp_id(text: str, expected: tuple[str, str | None]) -> None:
+    assert split_exp_id(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "exp@", "@last", "../other/exp", "a/b", "..", "a\\b", "a\nb", "../x@last"]
+)
+def test_names_that_are_no_folder_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"exp_id|names no checkpoint"):
+        split_exp_id(text)
+
+
+def test_run_folder_stays_inside_the_log_folder(tmp_path: Path) -> None:
+    assert run_folder(tmp_path, "my proj é", "exp@v2") == tmp_path / "my proj é" / "exp@v2"
+    for project, exp_id in (("..", "exp"), ("p", "../exp"), ("", "exp")):
+        with pytest.raises(ValueError, match="must"):
+            run_folder(tmp_path, project, exp_id)
+
+
+def test_nothing_to_do_has_its_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert validate_resume_max_steps(5000, 6000) is None
+    assert validate_resume_max_steps(5000, -1) is None
+    assert capsys.readouterr().out == ""
+    assert validate_resume_max_steps(5000, 5000) == 0
+    assert "already at step 5000" in capsys.readouterr().out
+    assert validate_resume_max_steps(5000, 4000) == 2
+    assert "more than 5000" in capsys.readouterr().err
+
+
+def test_identity_needs_no_torch() -> None:
+    code = "import sys, amt.training.identity; print([m for m in ('torch', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,67 @@
+"""The run folder: its layout, whole-or-nothing writes, and moving old files aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amt.training.run_folder import (
+    RunFolder,
+    move_aside,
+    old_files,
+    previous_folders,
+    remove_stale_temporaries,
+    replaced_file,
+    write_config,
+)
+
+
+def test_layout(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "logs" / "my proj é" / "exp")
+    run.create()
+    run.create()
+    assert run.last == run.root / "checkpoints" / "last.ckpt"
+    assert sorted(path.name for path in run.root.iterdir()) == ["checkpoints", "outputs"]
+    assert write_config(run.root, '{"é": 1}\n') == run.config
+    assert run.config.read_text(encoding="utf-8") == '{"é": 1}\n'
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="AMT_LOG_DIR"):
+        RunFolder(tmp_path / "file" / "exp").create()
+
+
+def test_move_aside_counts_and_deletes_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "exp"
+    assert move_aside(root) is None
+    for text in ("one", "two"):
+        RunFolder(root).create()
+        RunFolder(root).last.write_text(text)
+        RunFolder(root).metrics.write_text(text)
+        assert move_aside(root) is not None
+        assert old_files(root) == []
+    assert move_aside(root) is None
+    assert [folder.name for folder in previous_folders(root)] == ["previous-1", "previous-2"]
+    assert (root / "previous-1" / "checkpoints" / "last.ckpt").read_text() == "one"
+    assert (root / "previous-2" / "metrics.csv").read_text() == "two"
+
+
+def test_an_error_inside_the_block_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    with replaced_file(path) as file:
+        file.write(b"old")
+    replacing = replaced_file(path)
+    replacing.__enter__().write(b"new")
+    assert replacing.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None) is not True
+    assert path.read_bytes() == b"old"
+    assert [item.name for item in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_only_our_temporaries_are_removed(tmp_path: Path) -> None:
+    for name in (".last.ckpt.77.tmp", ".last.json.8.tmp", ".notes.tmp", "x.tmp", ".gitkeep"):
+        (tmp_path / name).write_text("")
+    assert remove_stale_temporaries(tmp_path) == [".last.ckpt.77.tmp", ".last.json.8.tmp"]
+    assert sorted(item.name for item in tmp_path.iterdir()) == [".gitkeep", ".notes.tmp", "x.tmp"]
+    assert remove_stale_temporaries(tmp_path / "none") == []

@@ -1,0 +1,228 @@
+"""Whole runs of the tiny network: exact resume, dropped steps, warm start, ends."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from amt.model.checkpoint_file import read_checkpoint
+
+PROGRAM = Path(__file__).with_name("tiny.py")
+
+
+def rows(folder):
+    with open(folder / "metrics.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def losses(folder):
+    return {int(row["step"]): row["train_loss"] for row in rows(folder) if row["train_loss"]}
+
+
+def validations(folder):
+    return {int(row["step"]): row["val_loss"] for row in rows(folder) if row.get("val_loss")}
+
+
+def start(folder, data_home, limit=60, **settings):
+    """The tiny run in a process of its own."""
+    text = json.dumps({"folder": str(folder), "data_home": str(data_home), **settings})
+    return subprocess.run(
+        [sys.executable, str(PROGRAM), text], capture_output=True, text=True, timeout=limit, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tiny, sines, tmp_path_factory):
+    """A run of 8 steps of 2 batches that was never interrupted."""
+    folder = tmp_path_factory.mktemp("logs") / "p" / "whole"
+    assert tiny.train(folder, sines, **LONG) == 0
+    return folder
+
+
+LONG = {
+    "trainer__max_steps": 8,
+    "trainer__accumulate_grad_batches": 2,
+    "data__samples_per_epoch": 12,
+    "checkpoint__save_every_n_train_steps": 2,
+    "trainer__nan_lr_shrink_factor": 0.5,
+}
+
+
+def test_steps_validations_and_epochs_are_counted_in_steps(whole):
+    assert list(losses(whole)) == list(range(1, 9))
+    assert list(validations(whole)) == [3, 6]
+    epochs = {int(row["step"]): int(row["epoch"]) for row in rows(whole) if row["train_loss"]}
+    assert epochs == {1: 0, 2: 0, 3: 1, 4: 1, 5: 1, 6: 2, 7: 2, 8: 2}
+    names = sorted(path.name for path in (whole / "checkpoints").glob("*.ckpt"))
+    assert "epoch=1-step=3-validation_macro_onset_f=0.0000.ckpt" in names
+    assert "step=4.ckpt" in names
+
+
+def test_a_killed_run_goes_on_bit_for_bit(tiny, sines, whole, tmp_path):
+    folder = tmp_path / "p" / "killed"
+    done = start(folder, sines, fault="kill@5", **LONG)
+    assert done.returncode == -9
+    last = folder / "checkpoints" / "last.ckpt"
+    assert read_checkpoint(last)["global_step"] == 4
+    assert tiny.train(folder, sines, checkpoint=last, kind="resume", step=4, **LONG) == 0
+    assert losses(folder) == losses(whole)
+    assert validations(folder) == validations(whole)
+    first, second = (read_checkpoint(item / "checkpoints" / "last.ckpt") for item in (whole, folder))
+    for name, value in first["state_dict"].items():
+        assert torch.equal(value, second["state_dict"][name]), name
+    assert first["amt_state"]["consumed_samples"] == second["amt_state"]["consumed_samples"] == 32
+    assert first["lr_schedulers"] == second["lr_schedulers"]
+
+
+def test_a_checkpoint_stands_alone(whole, tiny):
+    checkpoint = read_checkpoint(whole / "checkpoints" / "last.ckpt")
+    assert type(tiny.experiment()).from_json(checkpoint["experiment"]).exp_id == "tiny"
+    assert json.loads(checkpoint["task"])["name"] == "mc13_fsingle_vocal"
+    assert checkpoint["amt_state"]["last_validated_step"] == 6
+    assert checkpoint["amt_state"]["nan_lr_scale"] == 1.0
+    assert set(checkpoint["versions"]) >= {"amt", "torch", "pytorch_lightning"}
+    assert all(name.startswith("model.") for name in checkpoint["state_dict"])
+
+
+def test_a_validation_that_was_due_runs_first(tiny, sines, whole, tmp_path):
+    """step=6.ckpt is written before the validation of step 6."""
+    folder = tmp_path / "p" / "due"
+    checkpoint = whole / "checkpoints" / "step=6.ckpt"
+    assert read_checkpoint(checkpoint)["amt_state"]["last_validated_step"] == 3
+    assert tiny.train(folder, sines, checkpoint=checkpoint, kind="resume", step=6, **LONG) == 0
+    assert validations(folder) == {6: validations(whole)[6]}
+    assert losses(folder) == {step: loss for step, loss in losses(whole).items() if step > 6}
+
+
+def test_nothing_to_do_changes_nothing(tiny, sines, whole, capsys):
+    last = whole / "checkpoints" / "last.ckpt"
+    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
+    changes = {**LONG}
+    assert tiny.train(whole, sines, checkpoint=last, kind="resume", step=8, **changes) == 0
+    changes["trainer__max_steps"] = 7
+    assert tiny.train(whole, sines, checkpoint=last, kind="resume", step=8, **changes) == 2
+    assert "8" in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
+
+
+def test_a_nan_step_is_dropped_and_remembered(tiny, sines, tmp_path):
+    folder = tmp_path / "p" / "nan"
+    with pytest.warns(UserWarning, match="step 2 is dropped"):
+        assert tiny.train(folder, sines, fault="nan@2:0", trainer__max_steps=4) == 0
+    found = losses(folder)
+    assert found[2] == "0"
+    checkpoint = read_checkpoint(folder / "checkpoints" / "last.ckpt")
+    assert checkpoint["global_step"] == 4
+    assert checkpoint["amt_state"]["nan_lr_scale"] == 0.5
+    assert checkpoint["amt_state"]["consumed_samples"] == 8
+    assert all(torch.isfinite(value).all() for value in checkpoint["state_dict"].values())
+    steps = {int(state["step"]) for state in checkpoint["optimizer_states"][0]["state"].values()}
+    assert steps == {3}
+    rates = {int(row["step"]): float(row["lr"]) for row in rows(folder) if row["train_loss"]}
+    assert rates[3] == pytest.approx(2e-3 * 0.5)
+
+
+def test_too_many_in_a_row_end_the_run_without_a_file(tiny, sines, tmp_path):
+    folder = tmp_path / "p" / "nans"
+    with pytest.warns(UserWarning, match="dropped"), pytest.raises(RuntimeError, match=r"last\.ckpt"):
+        tiny.train(folder, sines, fault="nan@1:0", trainer__max_consecutive_nonfinite=1)
+    assert not list((folder / "checkpoints").glob("*.ckpt"))
+
+
+def test_warm_start(tiny, sines, whole, tmp_path, capsys):
+    folder = tmp_path / "p" / "warm"
+    source = whole / "checkpoints" / "last.ckpt"
+    options = {"trainer__max_steps": 1, "optimizer__learning_rate": 1e-9}
+    assert tiny.train(folder, sines, checkpoint=source, kind="warm", **options) == 0
+    assert "tensors loaded" in capsys.readouterr().out
+    new = read_checkpoint(folder / "checkpoints" / "last.ckpt")
+    assert new["global_step"] == 1
+    old = read_checkpoint(source)["state_dict"]
+    name = "model.decoder.embed.weight"
+    torch.testing.assert_close(new["state_dict"][name], old[name], atol=1e-6, rtol=0)
+    other = {"model__decoder__d_model": 48, "model__decoder__d_kv": 8, "model__decoder__num_heads": 3}
+    with pytest.raises(ValueError, match=r"no weight of the decoder|no weight of the encoder"):
+        tiny.train(tmp_path / "p" / "bad", sines, checkpoint=source, kind="warm", **other)
+    assert not (tmp_path / "p" / "bad").exists()
+
+
+def test_a_time_budget_ends_with_a_validation_and_a_file(tiny, sines, tmp_path):
+    folder = tmp_path / "p" / "budget"
+    changes = {"trainer__max_steps": -1, "trainer__max_minutes": 0.3 / 60, "trainer__val_interval": 1000}
+    assert tiny.train(folder, sines, **changes) == 0
+    last = read_checkpoint(folder / "checkpoints" / "last.ckpt")
+    assert last["amt_state"]["elapsed_seconds"] >= 0.3
+    assert list(validations(folder)) == [last["global_step"]]
+    assert (
+        tiny.train(
+            folder,
+            sines,
+            checkpoint=folder / "checkpoints/last.ckpt",
+            kind="resume",
+            step=last["global_step"],
+            **changes,
+        )
+        == 0
+    )
+
+
+def test_settings_are_refused_before_a_file_is_touched(tiny, sines, tmp_path):
+    folder = tmp_path / "p" / "refused"
+    with pytest.raises(ValueError, match="-it"):
+        tiny.train(folder, sines, trainer__max_steps=-1)
+    assert not folder.exists()
+
+
+def test_the_gate_leaves_out_validations_but_saves(tiny, sines, tmp_path):
+    folder = tmp_path / "p" / "gate"
+    changes = {"trainer__max_steps": 4, "trainer__val_interval": 2}
+    assert tiny.train(folder, sines, options={"val_start_loss": 0.01}, **changes) == 0
+    assert validations(folder) == {}
+    state = read_checkpoint(folder / "checkpoints" / "last.ckpt")["amt_state"]
+    assert state["last_validated_step"] == 4
+    folder = tmp_path / "p" / "open"
+    assert tiny.train(folder, sines, options={"val_start_loss": 100.0}, **changes) == 0
+    assert list(validations(folder)) == [2, 4]
+
+
+@pytest.mark.parametrize("accumulate", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_two_ranks_drop_together_stay_equal_and_validate_as_one(tiny, sines, tmp_path, accumulate):
+    folder, dump = tmp_path / "p" / "two", tmp_path / "dump"
+    done = start(
+        folder,
+        sines,
+        fault="nan@2:1",
+        dump=str(dump),
+        trainer__devices="2",
+        trainer__strategy="ddp",
+        trainer__max_steps=4,
+        trainer__val_interval=3,
+        trainer__accumulate_grad_batches=accumulate,
+        trainer__validate_before_fit=True,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = (torch.load(dump / f"rank{rank}.pt", weights_only=True) for rank in (0, 1))
+    assert first["lr_scale"] == second["lr_scale"] == 0.5
+    assert first["num_dropped"] == 1
+    for name, value in first["model"].items():
+        assert torch.isfinite(value).all()
+        if "running" not in name:  # those of rank 0 are everybody's at the next forward
+            assert torch.equal(value, second["model"][name]), name
+    for key, state in first["optimizer"].items():
+        assert int(state["step"]) == 3
+        for name, value in state.items():
+            assert torch.equal(value, second["optimizer"][key][name])
+    assert losses(folder)[2] == "0"
+    assert list(validations(folder)) == [0, 3]
+    # Before the first step both have the weights of the seed: 3 songs on 2 ranks or on one are the same.
+    alone = tmp_path / "p" / "one"
+    assert tiny.train(alone, sines, trainer__validate_before_fit=True, trainer__max_steps=1) == 0
+    one, two = rows(alone)[0], rows(folder)[0]
+    assert float(one["val_loss"]) == pytest.approx(float(two["val_loss"]), rel=1e-5)
+    scores = [key for key in one if "(sines)" in key]
+    assert scores
+    assert [one[key] for key in scores] == [two[key] for key in scores]

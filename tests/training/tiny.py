@@ -1,0 +1,140 @@
+"""A run small enough for tests: sine songs in a store, a network of some thousand weights.
+
+As a program it does one run of that kind: ``python tiny.py '{"folder": ..., "data_home": ..., ...}'``.
+Lightning starts further ranks with the same command line.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from amt.config import Experiment
+from amt.data.store import StoreWriter
+from amt.notes import Note, notes_to_array
+
+RATE = 16000
+SETTINGS = {
+    "exp_id": "tiny",
+    "task": "mc13_fsingle_vocal",
+    "event_length": 64,
+    "seed": 5,
+    "audio.codec": "logspec",
+    "audio.segment_samples": 8000,
+    "model.pre_encoder.type": "strided",
+    "model.pre_encoder.out_channels": 8,
+    "model.pre_encoder.time_stride": 2,
+    "model.encoder.num_latents": 2,
+    "model.encoder.d_latent": 16,
+    "model.encoder.d_model": 16,
+    "model.encoder.qk_channels": 16,
+    "model.encoder.v_channels": 16,
+    "model.encoder.num_heads": 2,
+    "model.encoder.num_blocks": 1,
+    "model.encoder.num_local_layers": 1,
+    "model.encoder.num_temporal_layers": 1,
+    "model.encoder.attention_to_channel": False,
+    "model.encoder.position_encoding": "sinusoidal",
+    "model.encoder.dropout": 0.1,
+    "model.decoder.d_model": 32,
+    "model.decoder.num_layers": 1,
+    "model.decoder.num_heads": 2,
+    "model.decoder.d_kv": 16,
+    "model.decoder.dropout": 0.1,
+    "model.memory_positions": "sinusoid",
+    "model.frame_groups": ["voice"],
+    "objective.frame_weight": 1.0,
+    "objective.soft_shift_ms": 20.0,
+    "data.presets": ["sines"],
+    "bsz.sub": 2,
+    "bsz.local": 2,
+    "bsz.validation": 4,
+    "bsz.test": 4,
+    "dataio.num_workers": 0,
+    "optimizer.name": "AdamW",
+    "optimizer.learning_rate": 2e-3,
+    "lr_schedule.warmup_steps": 2,
+    "trainer.max_steps": 6,
+    "trainer.val_interval": 3,
+    "trainer.log_every_n_steps": 1,
+    "trainer.precision": "32",
+    "trainer.strategy": "auto",
+    "trainer.num_threads": 1,
+    "wandb.mode": "disabled",
+}
+
+
+def experiment(**changes):
+    """The tiny run with some leaves changed; ``__`` stands for the dot."""
+    plain = {}
+    for leaf, value in (SETTINGS | {key.replace("__", "."): value for key, value in changes.items()}).items():
+        *path, name = leaf.split(".")
+        place = plain
+        for part in path:
+            place = place.setdefault(part, {})
+        place[name] = value
+    return Experiment.from_dict(plain)
+
+
+def make_store(data_home: Path, songs=(("train", 3), ("validation", 3)), seconds=2.0):
+    """A store named ``sines``: sung sine tones over a bass, known notes."""
+    rng = np.random.default_rng(0)
+    with StoreWriter(data_home / "sines", "sines") as writer:
+        for split, count in songs:
+            for number in range(count):
+                time = np.arange(int(seconds * RATE)) / RATE
+                voice = np.zeros_like(time)
+                notes = []
+                for onset in np.arange(0.1, seconds - 0.4, 0.4):
+                    pitch = int(rng.integers(55, 75))
+                    sounding = (time >= onset) & (time < onset + 0.3)
+                    voice[sounding] += np.sin(2 * np.pi * 440 * 2 ** ((pitch - 69) / 12) * time[sounding])
+                    notes.append(Note(float(onset), float(onset + 0.3), pitch, 100))
+                stems = np.stack([voice * 0.4, 0.2 * np.sin(2 * np.pi * 110 * time)])
+                writer.add_song(
+                    split,
+                    f"{split}{number}",
+                    (stems * 32767).astype(np.int16),
+                    [[100], [33]],
+                    ["voice", "bass"],
+                    notes_to_array(notes),
+                    {},
+                )
+    return data_home
+
+
+def train(
+    folder, data_home, checkpoint=None, kind="scratch", step=0, fault="", dump=None, options=None, **changes
+):
+    """One run in ``folder``; returns its exit status. Each rank leaves its end state in ``dump``."""
+    if dump is not None:
+        _dump_at_the_end(Path(dump))
+    from amt.training.fit import run_training
+    from amt.training.identity import RunDecision
+    from amt.training.plan import RunPaths
+
+    decision = RunDecision(kind, None if checkpoint is None else Path(checkpoint), "a test", step, False)
+    paths = RunPaths(Path(folder), Path(data_home))
+    return run_training(experiment(**changes), decision, paths, fault=fault, **(options or {}))
+
+
+def _dump_at_the_end(folder):
+    import torch
+
+    from amt.training.module import TranscriptionModule
+
+    finish = TranscriptionModule.on_train_end
+
+    def on_train_end(self):
+        finish(self)
+        folder.mkdir(parents=True, exist_ok=True)
+        state = {"model": self.model.state_dict(), "optimizer": self.optimizers().state_dict()["state"]}
+        state |= {"lr_scale": self.guard.lr_scale, "num_dropped": self.guard.num_dropped}
+        torch.save(state, folder / f"rank{self.global_rank}.pt")
+
+    TranscriptionModule.on_train_end = on_train_end
+
+
+if __name__ == "__main__":
+    sys.exit(train(**json.loads(sys.argv[1])))
