@@ -1,0 +1,47 @@
+# Needs make and Python 3.11 to 3.13. Everything else is installed into .venv.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+QUICKSTART_MINUTES ?= 10
+
+# The first of these that is new enough makes the environment; override with make PYTHON=...
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$name && break; done)
+
+.PHONY: help install quickstart test test-slow lint types bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+install: $(INSTALLED) ## make .venv and install everything into it
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -x $(PY) || test -n "$(PYTHON)" || { echo "no Python 3.11 to 3.13 found; name one with make PYTHON=..."; exit 1; }
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[quickstart,dev]"
+	@touch $@
+
+quickstart: $(INSTALLED) ## build the data, train for QUICKSTART_MINUTES (10), transcribe and score
+	$(PY) -m amt.cli.quickstart --minutes "$(QUICKSTART_MINUTES)"
+
+test: $(INSTALLED) ## run the tests
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "not slow" -n 2
+
+test-slow: $(INSTALLED) ## run the long tests
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -m slow
+
+lint: $(INSTALLED) ## check style and the direction of imports
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(VENV)/bin/lint-imports
+
+types: $(INSTALLED) ## check types
+	$(PY) -m mypy
+
+bench: $(INSTALLED) ## measure speed
+	@for file in benchmarks/bench_*.py; do echo "$$file"; $(PY) "$$file" || exit 1; done
+
+clean: ## remove caches and build products; data, logs and .venv stay
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .bench
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,97 @@
+"""What holds on resume: the checkpoint's values or the command line's.
+
+Model, tokens and data come from the checkpoint, and a flag that contradicts them is an error. Optimizer
+and schedule come from the checkpoint too, with a word when the command line says otherwise. Everything
+else (steps, validation interval, batch sizes, loading, logging, hardware, augmentation, objective)
+follows flags and variables where they say something, and the checkpoint where they do not. A recipe is a
+bundle of defaults and changes nothing of a run that exists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..config.experiment import Experiment
+from ..training.checkpoint_header import read_header
+from .assemble import Resolved, flag_values, leaves, replace_leaves, show
+from .parser import Given, UsageError
+
+FIXED = ("task", "event_length", "audio.", "model.", "data.presets")
+"""Leaves, or beginnings of leaves, that a resumed run cannot change."""
+KEPT = ("seed", "init_ckpt", "optimizer.", "lr_schedule.")
+"""Those that stay as they were, whatever the command line says."""
+IDENTITY = ("exp_id", "project")
+"""Those that say where the run lies, which may have been moved."""
+
+
+def stored_experiment(checkpoint: Path) -> Experiment | None:
+    """The configuration inside a checkpoint file; None when the file holds none.
+
+    Raises:
+        ValueError: when it is there and this version cannot read it.
+    """
+    header = read_header(checkpoint)
+    if header is None or not header.experiment:
+        return None
+    try:
+        return Experiment.from_json(header.experiment)
+    except (ValueError, json.JSONDecodeError) as error:
+        raise ValueError(f"the configuration in {checkpoint} cannot be read: {error}") from error
+
+
+def contradictions(stored: Experiment, given: Iterable[Given]) -> list[str]:
+    """A phrase for each flag that says otherwise than ``stored`` about model, tokens or data."""
+    old = dict(leaves(stored))
+    phrases = []
+    for item in given:
+        for leaf, value in flag_values(item).items():
+            if leaf.startswith(FIXED) and not _same(value, old[leaf]):
+                phrases.append(f"{item.name} {show(value)}, the checkpoint has {show(old[leaf])}")
+    return phrases
+
+
+def resume(stored: Experiment, resolved: Resolved) -> tuple[Resolved, list[str]]:
+    """The experiment of a resumed run, and one sentence for each difference that was settled.
+
+    Raises:
+        UsageError: when a flag contradicts the checkpoint about model, tokens or data.
+    """
+    wrong = contradictions(stored, dict.fromkeys(resolved.flags.values()))
+    if wrong:
+        raise UsageError(
+            f"a resumed run keeps its model, tokens and data: {'; '.join(wrong)}. Leave these flags out, or "
+            "start another experiment"
+        )
+    old = dict(leaves(stored))
+    changes: dict[str, object] = {}
+    origins = dict.fromkeys(old, "the checkpoint")
+    sentences: list[str] = []
+    for leaf, value in leaves(resolved.experiment):
+        origin = resolved.origins.get(leaf)
+        if leaf in IDENTITY:
+            changes[leaf] = value
+            if origin:
+                origins[leaf] = origin
+            continue
+        if origin is None or _same(value, old[leaf]):
+            continue
+        was, new = show(old[leaf]) or "-", show(value) or "-"
+        recipe = origin.startswith("--recipe")
+        if leaf.startswith((*FIXED, *KEPT)) or recipe:
+            sentences.append(f"{leaf}: the checkpoint's {was} holds, not {new} ({origin})")
+        else:
+            changes[leaf] = value
+            origins[leaf] = origin
+            sentences.append(f"{leaf}: {new} ({origin}) holds, not the checkpoint's {was}")
+    flags = {leaf: given for leaf, given in resolved.flags.items() if origins[leaf] == resolved.origins[leaf]}
+    return Resolved(replace_leaves(stored, changes), origins, flags), sentences
+
+
+def _same(one: object, other: object) -> bool:
+    return (
+        tuple(one) == tuple(other)
+        if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list))
+        else one == other
+    )

@@ -1,0 +1,148 @@
+"""``predict.py``: transcribe audio files with the model of a checkpoint.
+
+The model's configuration comes from the checkpoint. Flags of ``train.py`` are accepted, so that old
+command lines run: equal values are silent, a contradiction of model or tokens is an error, and flags of
+training are named once and ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..config.environment import read_environment
+from ..config.training import OPTIMIZERS
+from .command import EXIT_OK, run_command, warn
+from .options import OPTIONS
+from .parser import CommandLine, Option, UsageError, format_help, parse
+from .precedence import contradictions, stored_experiment
+from .published import UNAVAILABLE
+
+FORMATS = ("mid", "png", "wav", "json", "csv")
+"""Names of ``inference.predict.WRITERS``, which is not loaded for ``--help``."""
+
+PREDICT_OPTIONS: tuple[Option, ...] = (
+    Option("--help", "show this text and exit", "-h", "switch", group="options"),
+    Option("--project", "project of exp@checkpoint; without it all are searched", "-p", group="options"),
+    Option(
+        "--output",
+        "folder for what is written; else beside each input",
+        "-o",
+        metavar="FOLDER",
+        group="options",
+    ),
+    Option(
+        "--format",
+        "what to write (wav is the transcription played by a simple synthesizer)",
+        count=0,
+        choices=(*FORMATS, "midi"),
+        metavar="NAME ...",
+        group="options",
+    ),
+    Option(
+        "--reference",
+        "MIDI file of the true notes, drawn beside the estimate and scored; default: a MIDI file of the same "
+        "name beside the audio, if there is one",
+        metavar="MIDI",
+        group="options",
+    ),
+    Option("--device", "where to compute: auto, cpu, cuda or cuda:N", group="options"),
+    Option(
+        "--batch-size",
+        "windows decoded together; the checkpoint's test size if not given",
+        kind="int",
+        group="options",
+    ),
+)
+PREDICT_DEFAULTS = {"--format": "mid png", "--device": "auto"}
+
+_TAKEN = {name for option in PREDICT_OPTIONS for name in option.names}
+_TRAIN_OPTIONS = tuple(
+    replace(option, short="") if option.short in _TAKEN else option
+    for option in OPTIONS
+    if option.long not in _TAKEN
+)
+_COMPARED = ("task", "event_length", "audio.", "model.")
+"""Leaves that make the model and its tokens."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``predict.py`` and return its exit code."""
+    return run_command(_run, argv)
+
+
+def _run(argv: Sequence[str]) -> int:
+    command = parse(argv, (*PREDICT_OPTIONS, *_TRAIN_OPTIONS), UNAVAILABLE)
+    if command.has("--help"):
+        print(
+            format_help(
+                "predict.py EXP[@CHECKPOINT] AUDIO ... [options]",
+                "Transcribe audio files with the model of a checkpoint: exp, exp@last.ckpt, or the path of a "
+                "file. Flags of train.py are accepted and compared with the checkpoint.",
+                PREDICT_OPTIONS,
+                PREDICT_DEFAULTS,
+                ("options",),
+            ),
+            end="",
+        )
+        return EXIT_OK
+    if len(command.words) < 2:
+        raise UsageError("predict.py needs a checkpoint and audio files: predict.py exp@last.ckpt song.wav")
+    spec, inputs = command.words[0], [Path(word) for word in command.words[1:]]
+    batch_size = int(command.get("--batch-size", 0))
+    if command.has("--batch-size") and batch_size < 1:
+        raise UsageError(f"--batch-size must be at least 1, not {batch_size}")
+    out = str(command.get("--output", ""))
+    if out.lower() in {name.lower() for name in OPTIMIZERS}:
+        raise UsageError(f"-o {out}: here -o is the folder of the outputs; leave it out, or write ./{out}")
+    environment = read_environment(os.environ)
+    for sentence in environment.warnings:
+        warn(sentence)
+    project = str(command.get("--project", "")) or None
+    _compare(spec, command, environment.log_dir, project)
+    from ..inference import run_predict
+
+    formats = command.given["--format"].values if command.has("--format") else ("mid", "png")
+    reference = str(command.get("--reference", ""))
+    return run_predict(
+        spec,
+        inputs,
+        out=Path(out) if out else None,
+        project=project,
+        log_dir=environment.log_dir,
+        device=str(command.get("--device", "auto")),
+        batch_size=batch_size or None,
+        formats=tuple(dict.fromkeys("mid" if name == "midi" else str(name) for name in formats)),
+        reference=Path(reference) if reference else None,
+    )
+
+
+def _compare(spec: str, command: CommandLine, log_dir: Path, project: str | None) -> None:
+    """Hold flags of ``train.py`` against the run's configuration; see the module's first lines."""
+    given = [item for item in command.given.values() if item.option in _TRAIN_OPTIONS]
+    if not given:
+        return
+    model = [item for item in given if any(target.startswith(_COMPARED) for target in item.option.targets)]
+    training = [item.name for item in given if item not in model and item.option.targets]
+    if training:
+        print(f"flags of training, ignored here: {' '.join(training)}", file=sys.stderr)
+    if not model:
+        return
+    from ..inference.find import find_checkpoint
+
+    checkpoint = find_checkpoint(spec, log_dir=log_dir, project=project)
+    stored = stored_experiment(checkpoint)
+    if stored is None:
+        names = " ".join(item.name for item in model)
+        warn(f"{checkpoint} says nothing of its configuration, so these are not compared: {names}")
+        return
+    wrong = contradictions(stored, model)
+    if wrong:
+        raise UsageError(f"the checkpoint has other values: {'; '.join(wrong)}. Leave these flags out")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

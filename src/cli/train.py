@@ -1,0 +1,140 @@
+"""``train.py``: from the command line to a running experiment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from ..config.environment import EXAMPLES, SCRIPT_VARIABLES, VARIABLES, read_environment
+from ..config.experiment import Experiment
+from ..training.identity import decide_run, run_folder, split_exp_id
+from ..training.identity import describe as describe_run
+from .assemble import describe, leaves, resolve, show
+from .command import EXIT_OK, first_process, run_command, warn
+from .options import GROUPS, OPTIONS
+from .parser import CommandLine, UsageError, format_help, parse
+from .precedence import resume, stored_experiment
+from .published import UNAVAILABLE
+
+USAGE = "train.py EXP[@CHECKPOINT] [options]"
+INTRO = (
+    "Train the model EXP. A run lies in logs/PROJECT/EXP; when it has a last.ckpt it is resumed, and "
+    "EXP@CHECKPOINT resumes that file. Flags win over AMT_ variables, those over --recipe, that over the "
+    "defaults shown. Booleans take true/false, 1/0, yes/no."
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``train.py`` and return its exit code."""
+    return run_command(_run, argv)
+
+
+def option_defaults() -> dict[str, str]:
+    """What ``--help`` shows as the default of each option, by long name."""
+    values = dict(leaves(Experiment()))
+    return {
+        option.long: " ".join(show(values[target]) for target in dict.fromkeys(option.targets))
+        if option.count > 1
+        else show(values[option.targets[0]])
+        for option in OPTIONS
+        if option.targets
+    }
+
+
+def environment_rows() -> list[tuple[str, str, str]]:
+    """Name, default and effect of every variable."""
+    values = dict(leaves(Experiment()))
+    return [
+        (
+            variable.name,
+            show(values[variable.targets[0]]) if variable.targets else variable.default,
+            variable.help
+            + (f" (for example {EXAMPLES[variable.name]})" if variable.name in EXAMPLES else ""),
+        )
+        for variable in VARIABLES
+    ]
+
+
+def environment_help() -> str:
+    """The text of ``--help-env``."""
+    rows = environment_rows()
+    wide = max(len(name) for name, _, _ in rows)
+    lines = ["Variables; an empty one is unset. Flags win over them.", ""]
+    lines += [f"  {name:<{wide}}  {help} (default: {default or 'none'})" for name, default, help in rows]
+    lines += ["", "Known to the training scripts, which turn them into flags:", ""]
+    names = list(SCRIPT_VARIABLES)
+    lines += ["  " + " ".join(names[start : start + 5]) for start in range(0, len(names), 5)]
+    lines += ["", "WANDB_BASE_URL, WANDB_API_KEY and CUDA_VISIBLE_DEVICES mean what they mean elsewhere; an"]
+    lines += ["empty CUDA_VISIBLE_DEVICES means no GPU."]
+    return "\n".join(lines) + "\n"
+
+
+def _run(argv: Sequence[str]) -> int:
+    command = parse(argv, OPTIONS, UNAVAILABLE)
+    if command.has("--help"):
+        print(format_help(USAGE, INTRO, OPTIONS, option_defaults(), GROUPS), end="")
+        return EXIT_OK
+    if command.has("--help-env"):
+        print(environment_help(), end="")
+        return EXIT_OK
+    if not command.words:
+        raise UsageError(f"the experiment's name is missing: {USAGE}")
+    if len(command.words) > 1:
+        raise UsageError(
+            f"only the experiment's name stands without an option, not {command.words[1]!r}; "
+            "it goes first: train.py EXP [options]"
+        )
+    return _train(command.words[0], command, os.environ)
+
+
+def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
+    speaks = first_process(environ)
+    environment = read_environment(environ)
+    exp_id, checkpoint_name = split_exp_id(name)
+    if exp_id.startswith("-"):
+        raise UsageError(f"an experiment's name must not start with '-': {exp_id!r}")
+    resolved = resolve(exp_id, command, environment)
+    experiment = resolved.experiment
+    folder = run_folder(environment.log_dir, experiment.project, exp_id)
+    decision = decide_run(
+        folder,
+        exp_id,
+        checkpoint_name,
+        force_scratch=environment.force_scratch,
+        init_ckpt=experiment.init_ckpt,
+        allow_rewind=environment.allow_rewind,
+        restart_count=environment.restart_count,
+    )
+    if speaks:
+        print(describe_run(decision), flush=True)
+        for sentence in environment.warnings:
+            warn(sentence)
+    if command.has("--print-identity"):
+        return EXIT_OK
+    differences: list[str] = []
+    if decision.kind == "resume":
+        assert decision.checkpoint is not None
+        stored = stored_experiment(decision.checkpoint)
+        if stored is not None:
+            resolved, differences = resume(stored, resolved)
+    if speaks:
+        for sentence in differences:
+            print(f"resume: {sentence}")
+        print(describe(resolved), flush=True)
+    if command.has("--print-config"):
+        return EXIT_OK
+    from ..training.fit import run_training
+    from ..training.plan import RunPaths
+
+    return run_training(
+        resolved.experiment,
+        decision,
+        RunPaths(folder, environment.data_home),
+        resolved.origins,
+        fault=environment.fault,
+        excluded=environment.excluded_presets,
+        val_start_loss=environment.val_start_loss,
+        scan_gradients=environment.scan_gradients,
+        detect_anomaly=environment.detect_anomaly,
+        lr_monitor=environment.lr_monitor,
+    )

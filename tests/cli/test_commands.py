@@ -1,0 +1,339 @@
+"""The entry files and commands: quick, light, and one sentence for a mistake."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import amt
+from amt.cli import predict, prepare
+from amt.cli.command import first_process, is_users_mistake, run_command
+from amt.cli.options import OPTIONS
+from amt.cli.train import environment_help
+from amt.config.environment import SCRIPT_VARIABLES, VARIABLES
+
+PACKAGE = Path(amt.__file__).parent
+HEAVY = ("torch", "numpy", "pytorch_lightning", "transformers", "scipy", "matplotlib", "wandb")
+
+
+def python(*args: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *args],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **env},
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["train", "predict", "prepare"])
+def test_help_of_the_entry_file_is_light(name: str) -> None:
+    done = python("-X", "importtime", str(PACKAGE / f"{name}.py"), "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage:")
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert not imported & set(HEAVY)
+
+
+def test_help_takes_under_half_a_second_of_cpu() -> None:
+    code = (
+        "import os, subprocess, sys;"
+        f"command = [sys.executable, {str(PACKAGE / 'train.py')!r}, '--help'];"
+        "subprocess.run(command, stdout=subprocess.DEVNULL, check=True);"
+        "times = os.times(); print(times.children_user + times.children_system)"
+    )
+    assert float(python("-c", code).stdout) < 0.5
+
+
+@pytest.mark.parametrize("how", ["file", "here", "module"])
+def test_ways_to_start(how: str, tmp_path: Path) -> None:
+    args, cwd = {
+        "file": ([str(PACKAGE / "train.py")], tmp_path),
+        "here": (["train.py"], PACKAGE),
+        "module": (["-m", "amt.train"], tmp_path),
+    }[how]
+    done = python(*args, "my exp é", "--print-identity", cwd=cwd, AMT_LOG_DIR=str(tmp_path / "my logs é"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("run: SCRATCH")
+    assert done.stdout.count("\n") == 1
+    assert "my logs é" in done.stdout
+
+
+def test_entry_file_does_not_shadow_other_names() -> None:
+    """The package's folder is taken off the path: config, data and test stay free names."""
+    code = (
+        f"import runpy, sys; sys.argv = ['train.py', '--help']; sys.path.insert(0, {str(PACKAGE)!r})\n"
+        f"try:\n    runpy.run_path({str(PACKAGE / 'train.py')!r}, run_name='__main__')\n"
+        f"except SystemExit:\n    pass\n"
+        f"assert {str(PACKAGE)!r} not in sys.path\n"
+    )
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_entry_file_without_the_package_says_how_to_install(tmp_path: Path) -> None:
+    lonely = tmp_path / "src"
+    lonely.mkdir()
+    (lonely / "train.py").write_bytes((PACKAGE / "train.py").read_bytes())
+    done = python("-S", "-E", str(lonely / "train.py"), "--help")
+    assert done.returncode == 1
+    assert done.stderr.startswith("amt is not installed: run")
+    assert str(tmp_path) in done.stderr
+
+
+def test_environment_help_lists_every_variable() -> None:
+    text = environment_help()
+    for name in (*(variable.name for variable in VARIABLES), *SCRIPT_VARIABLES, "CUDA_VISIBLE_DEVICES"):
+        assert name in text
+
+
+def test_unknown_variable_is_a_warning(tmp_path: Path) -> None:
+    done = python(
+        "-m", "amt.train", "exp", "--print-identity", AMT_LOG_DIR=str(tmp_path), AMT_WARMUP_STEP="3"
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith("run: SCRATCH")
+    assert "AMT_WARMUP_STEP is no variable" in done.stderr
+    assert "AMT_WARMUP_STEPS" in done.stderr
+
+
+def test_bad_variable_is_an_error_that_names_it(tmp_path: Path) -> None:
+    done = python(
+        "-m", "amt.train", "exp", "--print-identity", AMT_LOG_DIR=str(tmp_path), AMT_NUM_WORKERS="a"
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: AMT_NUM_WORKERS expects a whole number, not 'a'\n"
+
+
+def test_only_the_first_process_speaks(tmp_path: Path) -> None:
+    done = python("-m", "amt.train", "exp", "--print-identity", AMT_LOG_DIR=str(tmp_path), LOCAL_RANK="1")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert first_process({})
+    assert first_process({"RANK": "0", "LOCAL_RANK": "0"})
+    assert not first_process({"RANK": "8", "LOCAL_RANK": "0"})
+    assert not first_process({"RANK": "", "SLURM_PROCID": "2"})
+    assert not first_process({"NODE_RANK": "1"})
+
+
+@pytest.mark.parametrize(
+    ("argv", "part"),
+    [([], "name is missing"), (["a", "b"], "'b'"), (["exp", "-p", "../x"], "project (-p)")],
+)
+def test_train_usage(argv: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from amt.cli.train import main
+
+    assert main(argv) == 2
+    assert part in capsys.readouterr().err
+
+
+def test_our_own_errors_keep_their_traceback() -> None:
+    def ours(_: object) -> int:
+        return int("not from this package")
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        run_command(ours, [])
+
+    def missing(_: object) -> int:
+        return len(Path("/no/such/file").read_bytes())
+
+    assert run_command(missing, []) == 2
+    assert not is_users_mistake(KeyError("x"))
+
+
+def test_interrupt_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    def stopped(_: object) -> int:
+        raise KeyboardInterrupt
+
+    assert run_command(stopped, []) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+# predict
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    seen: list[tuple[Any, ...]] = []
+
+    def run_predict(spec: str, inputs: list[Path], **settings: Any) -> int:
+        seen.append((spec, inputs, settings))
+        return 0
+
+    monkeypatch.setattr("amt.inference.run_predict", run_predict, raising=False)
+    return seen
+
+
+def test_predict_passes_on_what_was_said(
+    calls: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMT_LOG_DIR", str(tmp_path))
+    line = ["exp@last.ckpt", "a b.wav", "c.wav", "-o", "out é", "--format", "midi", "png", "-p", "proj"]
+    assert predict.main([*line, "--device", "cpu", "--batch-size", "3", "--reference", "r.mid"]) == 0
+    [(spec, inputs, settings)] = calls
+    assert (spec, inputs) == ("exp@last.ckpt", [Path("a b.wav"), Path("c.wav")])
+    assert settings == {
+        "out": Path("out é"),
+        "project": "proj",
+        "log_dir": tmp_path,
+        "device": "cpu",
+        "batch_size": 3,
+        "formats": ("mid", "png"),
+        "reference": Path("r.mid"),
+    }
+
+
+def test_predict_fits_the_function_it_calls() -> None:
+    from amt.inference.predict import WRITERS, run_predict
+
+    parameters = inspect.signature(run_predict).parameters
+    assert set(parameters) == {
+        *("spec", "inputs", "out", "project", "log_dir", "device", "batch_size", "formats", "reference")
+    }
+    assert parameters["formats"].default == tuple(predict.PREDICT_DEFAULTS["--format"].split())
+    assert parameters["device"].default == predict.PREDICT_DEFAULTS["--device"]
+    assert list(WRITERS) == list(predict.FORMATS)
+
+
+def test_predict_takes_every_option_of_train() -> None:
+    known = {name for option in (*predict.PREDICT_OPTIONS, *predict._TRAIN_OPTIONS) for name in option.names}
+    assert {name for option in OPTIONS for name in option.names} <= known
+
+
+def test_predict_compares_flags_of_the_model(
+    calls: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from amt.config.experiment import Experiment
+
+    monkeypatch.setenv("AMT_LOG_DIR", str(tmp_path))
+    path = tmp_path / "ymt3" / "exp" / "checkpoints" / "last.ckpt"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    monkeypatch.setattr("amt.cli.predict.stored_experiment", lambda _: Experiment())
+    assert predict.main(["exp", "a.wav", "-tk", "mc13_fsingle", "-nl", "24"]) == 0
+    assert capsys.readouterr().err == ""
+    assert predict.main(["exp", "a.wav", "-lr", "1e-3", "-it", "5"]) == 0
+    assert capsys.readouterr().err == "flags of training, ignored here: -lr -it\n"
+    assert len(calls) == 2
+    assert predict.main(["exp", "a.wav", "-nl", "26"]) == 2
+    assert "-nl 26, the checkpoint has 24" in capsys.readouterr().err
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "part"),
+    [
+        (["exp@last.ckpt"], "audio files"),
+        (["exp", "a.wav", "--batch-size", "0"], "--batch-size"),
+        (["exp", "a.wav", "-o", "adamw"], "folder of the outputs"),
+        (["exp", "a.wav", "--format", "pdf"], "mid, png"),
+    ],
+)
+def test_predict_usage(argv: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert predict.main(argv) == 2
+    assert part in capsys.readouterr().err
+
+
+# prepare
+
+
+def test_prepare_fits_the_functions_it_calls() -> None:
+    from amt.preparation.generic import prepare_folder
+    from amt.quickstart.build import build_quickstart
+
+    parameters = inspect.signature(build_quickstart).parameters
+    assert set(parameters) == {"out", "minutes", "seed", "processes", "progress", "small"}
+    assert float(prepare.QUICKSTART_DEFAULTS["--minutes"]) == parameters["minutes"].default
+    assert int(prepare.QUICKSTART_DEFAULTS["--seed"]) == parameters["seed"].default
+    parameters = inspect.signature(prepare_folder).parameters
+    assert {"licence", "octave_unknown", "overwrite"} <= set(parameters)
+    for name in ("validation-share", "test-share", "seed"):
+        default = parameters[name.replace("-", "_")].default
+        assert prepare.FOLDER_DEFAULTS[f"--{name}"] == str(default)
+
+
+def test_prepare_quickstart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path / "my data é"))
+    monkeypatch.setattr("amt.quickstart.build.build_quickstart", lambda out, **rest: seen.append((out, rest)))
+    assert prepare.main(["quickstart", "--minutes", "2.5", "--small"]) == 0
+    out = tmp_path / "my data é" / "quickstart"
+    assert seen == [(out, {"minutes": 2.5, "progress": True, "small": True})]
+    out.mkdir(parents=True)
+    (out / "store.json").touch()
+    capsys.readouterr()
+    assert prepare.main(["quickstart"]) == 0
+    assert "is there already" in capsys.readouterr().out
+    assert len(seen) == 1
+    assert prepare.main(["quickstart", "--overwrite"]) == 0
+    assert len(seen) == 2
+
+
+def test_prepare_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(
+        "amt.preparation.generic.prepare_folder", lambda *args, **rest: seen.append((args, rest))
+    )
+    source = tmp_path / "my songs é"
+    source.mkdir()
+    line = [
+        "folder",
+        str(source),
+        "--name",
+        "songs",
+        "--test-share",
+        "0.2",
+        "--licence",
+        "CC0",
+        "--octave-unknown",
+    ]
+    assert prepare.main(line) == 0
+    assert seen == [
+        (
+            (source, tmp_path / "songs", "songs"),
+            {
+                "validation_share": 0.1,
+                "test_share": 0.2,
+                "seed": 0,
+                "licence": "CC0",
+                "octave_unknown": True,
+                "overwrite": False,
+            },
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "part"),
+    [
+        ([], ""),
+        (["quikstart"], "quickstart, folder"),
+        (["quickstart", "there"], "--out PATH"),
+        (["quickstart", "--minutes", "0"], "--minutes"),
+        (["folder"], "SRC --name NAME"),
+        (["folder", "."], "--name"),
+        (["folder", ".", "--name", "../x"], "plain name"),
+        (["folder", ".", "--name", "x", "--test-share", "1"], "--test-share"),
+        (["folder", "no such folder", "--name", "x"], "no such folder"),
+    ],
+)
+def test_prepare_usage(
+    argv: list[str],
+    part: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path))
+    assert prepare.main(argv) == 2
+    assert part in capsys.readouterr().err

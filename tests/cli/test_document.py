@@ -1,0 +1,52 @@
+"""docs/training.md says what the declarations say."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from amt.cli.document import DOCUMENT, TABLES, main, refresh
+from amt.cli.options import OPTIONS
+from amt.cli.parser import parse
+from amt.config.environment import VARIABLES
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / DOCUMENT).read_text(encoding="utf-8")
+
+
+def test_it_is_current() -> None:
+    assert refresh(TEXT) == TEXT, "run python -m amt.cli.document"
+    assert main(["--check"]) == 0
+
+
+def test_it_names_every_option_and_variable() -> None:
+    for option in OPTIONS:
+        assert f"`{option.long}`" in TEXT
+    for variable in VARIABLES:
+        assert f"`{variable.name}`" in TEXT
+
+
+def test_a_stale_table_is_made_anew() -> None:
+    stale = TEXT.replace("`--max-steps`", "`--gone`")
+    assert stale != TEXT
+    assert refresh(stale) == TEXT
+
+
+def test_marks_are_needed() -> None:
+    for name in TABLES:
+        with pytest.raises(ValueError, match=name):
+            refresh(TEXT.replace(f"<!-- {name}: end -->", ""))
+
+
+@pytest.mark.parametrize("name", ["docs/training.md", "README.md", "README.zh-CN.md"])
+def test_commands_in_the_documents_are_understood(name: str) -> None:
+    """Every train.py command line in the documents parses."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    found = re.findall(r"^.*python train\.py (.*)$", text, re.MULTILINE)
+    assert found
+    for line in found:
+        words = shlex.split(line.partition("  #")[0])
+        assert parse(words, OPTIONS).words, line

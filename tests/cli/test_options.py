@@ -1,0 +1,256 @@
+"""Every option of train.py does what its declaration says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from amt.cli.assemble import Resolved, leaves, replace_leaves, resolve, show
+from amt.cli.options import OPTIONS
+from amt.cli.parser import Option, UsageError, parse
+from amt.cli.published import UNAVAILABLE
+from amt.cli.train import option_defaults
+from amt.config.environment import VARIABLES, read_environment
+from amt.config.experiment import Experiment
+from amt.config.recipes import AUGMENT_PROFILES, RECIPES
+
+STANDARD = (
+    "-tk mc13_fsingle -dec t5 -enc perceiver-tf -nl 26 -dl 128 -dpm 128 -pqk 128 -pvc 128 -npb 3 -npl 2 "
+    "-npt 2 -sqr 1 -ff mlp -wf 1 -act gelu -epe trainable -rp 0 -ac spec -hop 300 -if 65534 -el 2048 -atc 1 "
+    "-bsz 16 16 -it 50000 -vit 1000 -lr 1.5e-4 -o AdamW -s cosine -pr bf16-mixed -st ddp -n 1 -g auto -sb 0 "
+    "-amp 0.7 1.3 -iaug 0.15 -xk 2 -xtau 0.5 -ps -2 2 -w true -wb online"
+)
+
+# Values that differ from the defaults and fit them; options with one choice only have no other value.
+SAMPLES: dict[str, str] = {
+    "--project": "other",
+    "--init-ckpt": "some.ckpt",
+    "--data-preset": "one two",
+    "--train-batch-size": "4 12",
+    "--num-gpus": "2",
+    "--num-latents": "12",
+    "--perceiver-tf-qk-channels": "64",
+    "--perceiver-tf-v-channels": "64",
+    "--num-heads": "4",
+    "--random-amp-range": "0.5 1.5",
+    "--pitch-shift-range": "-2 3",
+    "--noise-snr": "1 2",
+    "--betas": "0.8 0.95",
+    "--frame-head": "voice drums",
+    "--harmonics": "0.5 1 2",
+    "--n-mels": "128",
+    "--input-frames": "98301",
+    "--hop-length": "160",
+    "--task": "mc13_fsingle_vocal",
+}
+NEEDS: dict[str, str] = {
+    "--conv-time-stride": "-preenc strided",
+    "--harmonics": "-preenc strided -ac logspec",
+    "--shift-embedding-init": "--memory-positions sinusoid",
+    "--frame-weight": "--frame-head voice",
+}
+
+
+def built(line: str, environ: Mapping[str, str] | None = None) -> Resolved:
+    command = parse(["exp", *line.split()], OPTIONS, UNAVAILABLE)
+    return resolve(command.words[0], command, read_environment(environ or {}))
+
+
+def sample(option: Option) -> str:
+    if option.long in SAMPLES:
+        return SAMPLES[option.long]
+    default = dict(leaves(Experiment()))[option.targets[0]]
+    if option.choices:
+        return next((value for value in option.choices if value != default), option.choices[0])
+    if option.kind == "bool":
+        return show(not default)
+    if option.kind == "int":
+        return str(max(int(default or 0), 0) + 2 if option.long != "--conv-time-stride" else 2)
+    return str((default or 0) + 0.25)
+
+
+SETTING = [option for option in OPTIONS if option.targets]
+
+
+@pytest.mark.parametrize("option", SETTING, ids=[option.long for option in SETTING])
+def test_each_option_changes_what_it_says_and_nothing_else(option: Option) -> None:
+    needs = NEEDS.get(option.long, "")
+    before = dict(leaves(built(needs).experiment))
+    for name in option.names:
+        after = built(f"{needs} {name} {sample(option)}")
+        values = dict(leaves(after.experiment))
+        changed = {leaf for leaf in values if values[leaf] != before[leaf]}
+        if len(option.choices) == 1:
+            assert changed == set()
+        else:
+            assert changed == set(option.targets)
+        assert {leaf for leaf, origin in after.origins.items() if origin == name} == set(option.targets)
+
+
+def test_every_option_sets_something_or_is_handled() -> None:
+    without = {option.long for option in OPTIONS if not option.targets}
+    commands = {"--help", "--help-env", "--print-identity", "--print-config", "--recipe", "--augment"}
+    assert without == commands | {"--rope-partial-pe", "--rope-apply-to-keys"}
+
+
+def test_names_are_unique_and_disjoint_from_the_unavailable() -> None:
+    names = [name for option in OPTIONS for name in option.names]
+    assert len(names) == len(set(names))
+    assert not set(names) & set(UNAVAILABLE)
+
+
+def test_every_leaf_can_be_set() -> None:
+    """A value that nobody can set has no business in the record, but for those fixed by their meaning."""
+    fixed = {
+        "exp_id",
+        "audio.sample_rate",
+        "audio.n_fft",
+        "audio.f_min",
+        "audio.f_max",
+        "audio.log_bins",
+        "audio.log_bins_per_semitone",
+        "audio.log_min_pitch",
+        "dataio.pin_memory",
+        "checkpoint.monitor",
+        "checkpoint.mode",
+        "trainer.log_every_n_steps",
+    }
+    settable = {leaf for option in OPTIONS for leaf in option.targets}
+    settable |= {leaf for variable in VARIABLES for leaf in variable.targets}
+    assert {leaf for leaf, _ in leaves(Experiment())} == settable | fixed
+
+
+def test_targets_exist() -> None:
+    known = dict(leaves(Experiment()))
+    for option in OPTIONS:
+        assert set(option.targets) <= set(known), option.long
+    for variable in VARIABLES:
+        assert set(variable.targets) <= set(known), variable.name
+    for recipe in RECIPES.values():
+        assert set(recipe) <= set(known)
+    for profile in AUGMENT_PROFILES.values():
+        assert {f"augmentation.{name}" for name in profile} <= set(known)
+
+
+def test_standard_command_line() -> None:
+    experiment = built(STANDARD).experiment
+    assert experiment.event_length == 2048
+    assert experiment.audio.num_frames == 219
+    assert experiment.model.encoder.num_latents == 26
+    assert experiment.model.encoder.sca_query_residual is True
+    assert experiment.bsz.local == 16
+    assert experiment.optimizer.learning_rate == 1.5e-4
+    assert experiment.augmentation.pitch_shift_range == (-2.0, 2.0)
+    assert experiment.trainer.write_model_output is True
+
+
+def test_required_defaults() -> None:
+    """The defaults that requirements name (section 3)."""
+    experiment = built("").experiment
+    assert experiment.audio.segment_samples == 65534
+    assert experiment.optimizer.name == "AdamWScale"
+    assert experiment.lr_schedule.name == "cosine"
+    assert (experiment.trainer.precision, experiment.trainer.strategy) == ("bf16-mixed", "ddp")
+    sizes = experiment.bsz
+    assert (sizes.sub, sizes.local, sizes.validation, sizes.test) == (36, 36, 36, 36)
+    augmentation = experiment.augmentation
+    assert augmentation.amp_range == (0.7, 1.3)
+    assert augmentation.stem_keep_prob == 0.15
+    assert (augmentation.xaug_max_k, augmentation.xaug_tau, augmentation.xaug_alpha) == (2, 0.5, 1.0)
+    assert augmentation.pitch_shift_range == (-6.0, 6.0)
+    assert experiment.trainer.write_model_output is False
+    assert experiment.wandb.mode == "online"
+    assert experiment.project == "ymt3"
+    assert experiment.trainer.max_steps == -1
+    assert experiment.trainer.gradient_clip == 1.0
+    assert experiment.trainer.sync_batchnorm is False
+
+
+def test_shown_defaults_are_the_records() -> None:
+    defaults = option_defaults()
+    assert defaults["--train-batch-size"] == "36 36"
+    assert defaults["--pitch-shift-range"] == "-6 6"
+    assert defaults["--val-batch-size"] == "36"
+    assert defaults["--base-learning-rate"] == ""
+    assert defaults["--final-cosine"] == "1e-05"
+
+
+def test_order_of_precedence() -> None:
+    environ = {"AMT_WARMUP_STEPS": "7", "AMT_NUM_WORKERS": "5", "AMT_VAL_BATCH_SIZE": "3"}
+    one = built("--recipe quickstart --num-workers 1 --augment light -iaug 0.5", environ)
+    assert one.experiment.lr_schedule.warmup_steps == 7
+    assert one.experiment.dataio.num_workers == 1
+    assert one.experiment.bsz.test == 3
+    assert one.experiment.augmentation.stem_keep_prob == 0.5
+    assert one.experiment.augmentation.amp_range == (0.9, 1.1)
+    assert one.experiment.model.encoder.num_latents == RECIPES["quickstart"]["model.encoder.num_latents"]
+    assert one.origin("lr_schedule.warmup_steps") == "AMT_WARMUP_STEPS"
+    assert one.origin("dataio.num_workers") == "--num-workers"
+    assert one.origin("augmentation.amp_range") == "--augment light"
+    assert one.origin("augmentation.stem_keep_prob") == "-iaug"
+    assert one.origin("model.encoder.num_latents") == "--recipe quickstart"
+    assert one.origin("trainer.num_nodes") == "default"
+
+
+def test_augment_before_or_after_a_flag_is_the_same() -> None:
+    assert built("--augment off -xk 3").experiment == built("-xk 3 --augment off").experiment
+    assert built("--augment off -xk 3").experiment.augmentation.xaug_max_k == 3
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_recipes_make_an_experiment(name: str) -> None:
+    values = dict(leaves(built(f"--recipe {name}").experiment))
+    assert {leaf: values[leaf] for leaf in RECIPES[name]} == dict(RECIPES[name])
+
+
+def test_recipes_frame_head_can_be_taken_away() -> None:
+    experiment = built("--recipe quickstart --frame-head none --frame-weight 0").experiment
+    assert experiment.model.frame_groups == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("-bsz 5 12", ["-bsz 5 12", "-bsz 4 12", "-bsz 6 12"]),
+        ("-rp 1", ["no rotary", "-epe"]),
+        ("-rk true", ["no rotary"]),
+        ("-rt ppl", ["-rt", "Leave it out"]),
+        ("-b google/t5-v1_1-small", ["-b", "means nothing here"]),
+        ("-df 128", ["-df"]),
+        ("-tenc 1", ["-tenc"]),
+        ("-tdec 1", ["-tdec"]),
+        ("-twe 1", ["-twe"]),
+        ("-debug 1", ["-debug"]),
+        ("--tie-word-embedding 1", ["-twe"]),
+        ("-nmoe 8", ["not part of this version"]),
+        ("-tk mc13", ["13 channels", "mc13_fsingle"]),
+        ("-tk mc13_fsingel", ["mc13_fsingle"]),
+        ("-enc t5", ["perceiver-tf"]),
+        ("-dec multi-t5", ["t5"]),
+        ("-dl 64 -sqr 1", ["-dl 64", "-dpm 128"]),
+        ("-g 0", ["-g"]),
+        ("-o Adam", ["AdamW"]),
+        ("-lr 0", ["-lr"]),
+        ("--frame-weight 1", ["--frame-head"]),
+        ("--frame-head none voice", ["stands alone"]),
+        ("--conv-time-stride 2", ["-preenc strided"]),
+        ("--recipe quickstat", ["quickstart"]),
+    ],
+)
+def test_refusals_name_the_flag_and_a_way_out(line: str, parts: list[str]) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        built(line)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_replace_leaves_checks_types() -> None:
+    with pytest.raises(ValueError, match=r"trainer\.max_steps"):
+        replace_leaves(Experiment(), {"trainer.max_steps": "many"})
+    with pytest.raises(ValueError, match="unknown key"):
+        replace_leaves(Experiment(), {"trainer.max_step": 3})
+
+
+def test_usage_errors_are_value_errors() -> None:
+    assert issubclass(UsageError, ValueError)

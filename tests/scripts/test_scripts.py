@@ -1,0 +1,267 @@
+"""The training scripts: their form, and what they would run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from amt.cli.assemble import resolve
+from amt.cli.options import OPTIONS
+from amt.cli.parser import parse
+from amt.config.environment import SCRIPT_VARIABLES, read_environment
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted((ROOT / "train_scripts").glob("*.sh"))
+RUNNABLE = [path for path in SCRIPTS if path.name != "common.sh"]
+
+# Section 18 of the requirements: variables of train_mc13.sh and their defaults.
+DEFAULTS = {
+    "AMT_EXP_ID": "mc13_fsingle_scratch",
+    "AMT_TASK": "mc13_fsingle",
+    "AMT_DATA_PRESET": "picogen_reweight",
+    "AMT_PRECISION": "bf16-mixed",
+    "AMT_OPTIMIZER": "AdamW",
+    "AMT_SCHEDULER": "cosine",
+    "AMT_STRATEGY": "ddp",
+    "AMT_BSZ_LOCAL": "16",
+    "AMT_LR": "1.5e-4",
+    "AMT_SYNC_BN": "0",
+    "AMT_INPUT_FRAMES": "65534",
+    "AMT_EVENT_LENGTH": "2048",
+    "AMT_VAL_INTERVAL": "1000",
+    "AMT_MAX_STEPS": "50000",
+    "AMT_RANDOM_AMP_MIN": "0.7",
+    "AMT_RANDOM_AMP_MAX": "1.3",
+    "AMT_IAUG_PROB": "0.15",
+    "AMT_XAUG_MAX_K": "2",
+    "AMT_PS_MIN": "-2",
+    "AMT_PS_MAX": "2",
+    "AMT_INIT_CKPT": "",
+    "AMT_WANDB_MODE": "online",
+}
+
+
+def run(script: Path, *args: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("AMT_")}
+    environ.pop("CUDA_VISIBLE_DEVICES", None)
+    return subprocess.run(
+        ["bash", str(script), *args],
+        cwd=cwd or ROOT,
+        env={**environ, "AMT_PYTHON": sys.executable, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def words_of(printed: str) -> list[str]:
+    """The arguments of train.py in what a dry run prints, read back by bash itself."""
+    command = printed.strip().splitlines()[-1].partition(" && ")[2]
+    done = subprocess.run(
+        ["bash", "-c", f"printf '%s\\n' {command}"], capture_output=True, text=True, check=True
+    )
+    words = done.stdout.splitlines()
+    assert words[1] == "train.py"
+    return words[2:]
+
+
+def dry(script: Path, *args: str, cwd: Path | None = None, **env: str) -> list[str]:
+    done = run(script, *args, cwd=cwd, AMT_DRY_RUN="1", **env)
+    assert done.returncode == 0, done.stderr
+    return words_of(done.stdout)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_bash_understands_it(script: Path) -> None:
+    assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("script", RUNNABLE, ids=lambda path: path.name)
+def test_form(script: Path) -> None:
+    lines = script.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "#!/usr/bin/env bash"
+    assert lines[1].startswith("# 修改：")
+    assert lines[2] == "set -euo pipefail"
+    assert lines[-1] == 'exec "${PYTHON}" train.py "${args[@]}" "$@"'
+    assert os.access(script, os.X_OK)
+    assert sum(line == "args=(" for line in lines) == 1
+    exp_id = next(line for line in lines if line.startswith("AMT_EXP_ID="))
+    assert "# 修改：" in exp_id
+    for line in lines:
+        if match := re.match(r'(AMT_\w+)="\$\{', line):
+            assert f'{match[1]}="${{{match[1]}:-' in line
+            assert match[1] in SCRIPT_VARIABLES
+
+
+def test_variables_of_train_mc13_have_the_required_defaults() -> None:
+    text = (ROOT / "train_scripts" / "train_mc13.sh").read_text(encoding="utf-8")
+    for name, default in DEFAULTS.items():
+        assert f'{name}="${{{name}:-{default}}}"' in text
+    assert 'AMT_BSZ_SUB="${AMT_BSZ_SUB:-${AMT_BSZ_LOCAL:-16}}"\nAMT_BSZ_LOCAL=' in text
+    assert "0,1,2,3,4,5,6,7" in text
+
+
+def test_train_mc13_is_the_standard_command_line() -> None:
+    words = dry(ROOT / "train_scripts" / "train_mc13.sh")
+    line = parse(words, OPTIONS)
+    experiment = resolve(line.words[0], line, read_environment({})).experiment
+    standard = (
+        "mc13_fsingle_scratch -tk mc13_fsingle -d picogen_reweight -dec t5 -enc perceiver-tf -nl 26 -dl 128 "
+        "-dpm 128 -pqk 128 -pvc 128 -npb 3 -npl 2 -npt 2 -sqr 1 -ff mlp -wf 1 -act gelu -epe trainable -rp 0 "
+        "-ac spec -hop 300 -if 65534 -el 2048 -atc 1 -bsz 16 16 -it 50000 -vit 1000 -lr 1.5e-4 -o AdamW "
+        "-s cosine -pr bf16-mixed -st ddp -n 1 -g auto -sb 0 -amp 0.7 1.3 -iaug 0.15 -xk 2 -xtau 0.5 -ps -2 "
+        "2 -w true -wb online -edr 0.05 -ddr 0.05"
+    )
+    wanted = parse(standard.split(), OPTIONS)
+    assert experiment == resolve(wanted.words[0], wanted, read_environment({})).experiment
+
+
+def test_departures_from_the_defaults_say_why() -> None:
+    text = (ROOT / "train_scripts" / "train_mc13.sh").read_text(encoding="utf-8")
+    block = text.partition("args=(\n")[2].partition("\n)\n")[0].splitlines()
+    words = dry(ROOT / "train_scripts" / "train_mc13.sh")
+    default = resolve("exp", parse(["exp"], OPTIONS), read_environment({})).experiment
+    for line in block:
+        name = line.split()[0]
+        if not name.startswith("-"):
+            continue
+        start = words.index(name)
+        end = next((i for i in range(start + 1, len(words)) if parse_name(words[i])), len(words))
+        one = parse(["exp", *words[start:end]], OPTIONS)
+        try:
+            departs = resolve("exp", one, read_environment({})).experiment != default
+        except ValueError:
+            departs = True
+        if departs:
+            assert "# 修改：" in line, line
+
+
+def parse_name(word: str) -> bool:
+    return any(word in option.names for option in OPTIONS)
+
+
+@pytest.mark.parametrize("script", RUNNABLE, ids=lambda path: path.name)
+def test_command_lines_resolve(script: Path) -> None:
+    line = parse(dry(script), OPTIONS)
+    assert len(line.words) == 1
+    resolve(line.words[0], line, read_environment({}))
+
+
+def test_one_line_override_sets_both_batch_sizes() -> None:
+    words = dry(ROOT / "train_scripts" / "train_mc13.sh", AMT_BSZ_LOCAL="20")
+    start = words.index("-bsz")
+    assert words[start + 1 : start + 3] == ["20", "20"]
+    words = dry(ROOT / "train_scripts" / "train_mc13.sh", AMT_BSZ_LOCAL="20", AMT_BSZ_SUB="10")
+    start = words.index("-bsz")
+    assert words[start + 1 : start + 3] == ["10", "20"]
+
+
+def test_flags_after_the_name_come_last(tmp_path: Path) -> None:
+    words = dry(ROOT / "train_scripts" / "train_mc13.sh", "-it", "5", "-p", "my proj é", cwd=tmp_path)
+    assert words[-4:] == ["-it", "5", "-p", "my proj é"]
+    assert parse(words, OPTIONS).get("--max-steps", 0) == 5
+
+
+def test_minutes_of_the_quick_start() -> None:
+    words = dry(ROOT / "train_scripts" / "quickstart.sh", QUICKSTART_MINUTES="2.5")
+    assert words[words.index("--max-minutes") + 1] == "2.5"
+    words = dry(ROOT / "train_scripts" / "quickstart.sh")
+    assert words[words.index("--max-minutes") + 1] == "10"
+
+
+def test_missing_start_weights_fall_back_to_scratch(tmp_path: Path) -> None:
+    script = ROOT / "train_scripts" / "train_mc13.sh"
+    done = run(script, cwd=tmp_path, AMT_DRY_RUN="1", AMT_INIT_CKPT="no such.ckpt")
+    assert done.returncode == 0
+    assert done.stderr == "修改：未找到 init ckpt=no such.ckpt，自动清空并从头训练。\n"
+    assert "--init-ckpt" not in done.stdout
+    (tmp_path / "my weights é.ckpt").touch()
+    words = dry(script, cwd=tmp_path, AMT_INIT_CKPT="my weights é.ckpt")
+    assert words[words.index("--init-ckpt") + 1] == str(tmp_path / "my weights é.ckpt")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The scripts and entry files in a folder with a space and an accent, as a fresh clone may be."""
+    root = tmp_path / "my proj é"
+    shutil.copytree(
+        ROOT / "train_scripts", root / "train_scripts", ignore=shutil.ignore_patterns("local.env")
+    )
+    (root / "src").mkdir()
+    for name in ("train.py", "prepare.py"):
+        shutil.copy(ROOT / "src" / name, root / "src" / name)
+    return root
+
+
+def test_from_another_folder_and_a_path_with_spaces(copy: Path, tmp_path: Path) -> None:
+    done = run(copy / "train_scripts" / "train_mc13.sh", cwd=tmp_path, AMT_DRY_RUN="1")
+    assert done.returncode == 0, done.stderr
+    assert words_of(done.stdout)[0] == "mc13_fsingle_scratch"
+    inside = run(Path("train_mc13.sh"), cwd=copy / "train_scripts", AMT_DRY_RUN="1")
+    assert inside.stdout == done.stdout
+    assert shlex.split(done.stdout)[0] == "cd"
+
+
+def test_local_settings_are_read_and_the_caller_wins(copy: Path) -> None:
+    (copy / "train_scripts" / "local.env").write_text(
+        'AMT_LR=3e-4\nAMT_MAX_STEPS="77"\nWANDB_BASE_URL=https://example.org\n', encoding="utf-8"
+    )
+    words = dry(copy / "train_scripts" / "train_mc13.sh", AMT_MAX_STEPS="5")
+    assert words[words.index("-lr") + 1] == "3e-4"
+    assert words[words.index("-it") + 1] == "5"
+
+
+def test_own_environment_stands_in_for_a_missing_python(copy: Path, tmp_path: Path) -> None:
+    own = copy / ".venv" / "bin" / "python"
+    own.parent.mkdir(parents=True)
+    own.symlink_to(sys.executable)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "dirname", "basename"):
+        (tools / name).symlink_to(shutil.which(name) or "")
+    done = run(copy / "train_scripts" / "train_mc13.sh", AMT_DRY_RUN="1", AMT_PYTHON="", PATH=str(tools))
+    assert done.returncode == 0, done.stderr
+    assert ".venv/bin/python train.py" in done.stdout
+
+
+def test_it_says_first_what_will_happen_and_hands_over(copy: Path, tmp_path: Path) -> None:
+    """The real script with the real train.py, up to the point where the data is missing."""
+    done = run(
+        copy / "train_scripts" / "train_mc13.sh",
+        cwd=tmp_path,
+        AMT_LOG_DIR="my logs",
+        AMT_DATA_HOME="no data",
+        AMT_DATA_PRESET="no_such_preset",
+        AMT_WANDB_MODE="disabled",
+        CUDA_VISIBLE_DEVICES="",
+    )
+    assert done.stdout.startswith("run: SCRATCH at step 0")
+    assert str(tmp_path / "my logs" / "ymt3" / "mc13_fsingle_scratch") in done.stdout
+    assert done.returncode == 2
+    assert "error: " in done.stderr
+    assert "no_such_preset" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ci_runs_all_checks() -> None:
+    text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "set -euo pipefail" in text
+    for target in ("test", "lint", "types", "test-slow"):
+        assert f"\nmake {target}\n" in text
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_makefile_has_every_target() -> None:
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for target in ("quickstart", "test", "test-slow", "lint", "types", "bench", "clean", "help"):
+        assert re.search(rf"^  make {target}\s", done.stdout, re.MULTILINE)
+    bare = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert bare.stdout == done.stdout

@@ -1,0 +1,52 @@
+# Shared by the training scripts: private settings, the interpreter, and what is said before a start.
+# Sourced, never run. Sets scripts_dir, src_dir and PYTHON.
+
+scripts_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+src_dir="$(cd "${scripts_dir}/../src" && pwd)"
+
+# local.env (not in git) holds private settings; what the caller set wins over it.
+if [[ -f "${scripts_dir}/local.env" ]]; then
+    caller_settings="$(export -p)"
+    set -a
+    # shellcheck disable=SC1091
+    source "${scripts_dir}/local.env"
+    set +a
+    eval "${caller_settings}" 2>/dev/null || true
+fi
+
+# Folders are meant from where the caller stands; the commands run in src/.
+for name in AMT_DATA_HOME AMT_LOG_DIR; do
+    if [[ -n "${!name:-}" && "${!name}" != /* && "${!name}" != "~"* ]]; then
+        export "${name}=${PWD}/${!name}"
+    fi
+done
+
+# The checkout's own interpreter stands in when python is missing or does not know amt.
+PYTHON="${AMT_PYTHON:-python}"
+if [[ -z "${AMT_PYTHON:-}" && -x "${src_dir}/../.venv/bin/python" ]] && ! "${PYTHON}" -c "import amt" 2>/dev/null; then
+    PYTHON="$(cd "${src_dir}/.." && pwd)/.venv/bin/python"
+fi
+
+# Prints the path to start warm from, absolute; nothing when there is none. Says so when a file is missing.
+resolve_init_ckpt() {
+    local path="$1"
+    [[ -n "${path}" ]] || return 0
+    if [[ -f "${path}" ]]; then
+        printf '%s\n' "$(cd "$(dirname "${path}")" && pwd)/$(basename "${path}")"
+    elif [[ -f "${src_dir}/${path}" ]]; then
+        printf '%s\n' "${src_dir}/${path}"
+    else
+        echo "修改：未找到 init ckpt=${path}，自动清空并从头训练。" >&2
+    fi
+}
+
+# With AMT_DRY_RUN=1 prints the command and ends the script; else says which start will happen and why.
+announce() {
+    if [[ -n "${AMT_DRY_RUN:-}" && "${AMT_DRY_RUN}" != 0 ]]; then
+        printf 'cd %q && ' "${src_dir}"
+        printf '%q ' "${PYTHON}" train.py "$@"
+        printf '\n'
+        exit 0
+    fi
+    "${PYTHON}" train.py "$@" --print-identity
+}
