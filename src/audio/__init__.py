@@ -9,7 +9,7 @@ from .reading import (
     iterate_blocks,
     read_audio,
 )
-from .windows import cut_windows, num_windows
+from .windows import cut_windows, hop_samples, num_sliding_windows, num_windows
 
 __all__ = [
     "AudioError",
@@ -17,8 +17,10 @@ __all__ = [
     "audio_info",
     "audio_length",
     "cut_windows",
+    "hop_samples",
     "is_audio_file",
     "iterate_blocks",
+    "num_sliding_windows",
     "num_windows",
     "read_audio",
 ]

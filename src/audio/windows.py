@@ -21,3 +21,14 @@ def cut_windows(audio: npt.NDArray[np.float32], segment_samples: int) -> npt.NDA
     if missing:
         audio = np.concatenate((audio, np.zeros(missing, dtype=audio.dtype)))
     return audio.reshape(count, segment_samples)
+
+
+def hop_samples(segment_samples: int, overlap: float) -> int:
+    """Samples between the starts of windows that share ``overlap`` (0 to below 1) of their length."""
+    assert 0 <= overlap < 1
+    return max(1, round(segment_samples * (1.0 - overlap)))
+
+
+def num_sliding_windows(num_samples: int, segment_samples: int, hop: int) -> int:
+    """Windows every ``hop`` samples that cover ``num_samples``; at least one, and none that adds nothing."""
+    return 1 + max(0, -(-(num_samples - segment_samples) // hop))

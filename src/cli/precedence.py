@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..config.experiment import Experiment
-from ..training.checkpoint_header import read_header
+from ..model.checkpoint_header import read_header
 from .assemble import Resolved, flag_values, leaves, replace_leaves, show
 from .parser import Given, UsageError
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ..config.environment import EXAMPLES, SCRIPT_VARIABLES, VARIABLES, read_environment
 from ..config.experiment import Experiment
-from ..training.identity import decide_run, run_folder, split_exp_id
+from ..model.checkpoint_names import split_exp_id
+from ..training.identity import decide_run, run_folder
 from ..training.identity import describe as describe_run
 from .assemble import describe, leaves, resolve, show
 from .command import EXIT_OK, first_process, run_command, warn

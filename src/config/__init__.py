@@ -3,6 +3,7 @@
 from .audio import AudioConfig, max_shift_steps
 from .data import Augmentation, BatchSizes, DataConfig, DataIO
 from .experiment import Experiment
+from .inference import InferenceConfig
 from .model import ModelConfig, PerceiverTFConfig, PreEncoderConfig, T5DecoderConfig
 from .names import nearest, unknown_name
 from .tasks import Task, get_task, list_tasks
@@ -24,6 +25,7 @@ __all__ = [
     "DataConfig",
     "DataIO",
     "Experiment",
+    "InferenceConfig",
     "LRSchedule",
     "ModelConfig",
     "ObjectiveConfig",

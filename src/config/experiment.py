@@ -11,6 +11,7 @@ from typing import Any
 
 from .audio import AudioConfig
 from .data import Augmentation, BatchSizes, DataConfig, DataIO
+from .inference import InferenceConfig
 from .model import ModelConfig
 from .names import unknown_name
 from .training import (
@@ -51,6 +52,7 @@ class Experiment:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     wandb: WandbConfig = field(default_factory=WandbConfig)
+    inference: InferenceConfig = field(default_factory=InferenceConfig)
 
     def __post_init__(self) -> None:
         if self.event_length < 8:

@@ -10,18 +10,7 @@ from pathlib import Path
 
 from ..config.environment import read_environment
 from ..config.names import nearest
-
-CHECKPOINTS = "checkpoints"
-"""Folder of a run that holds its checkpoint files."""
-LAST = "last.ckpt"
-
-
-def split_spec(spec: str) -> tuple[str, str]:
-    """``exp@checkpoint`` as (experiment, checkpoint), split at the last ``@``; by default ``last.ckpt``."""
-    experiment, at, name = spec.rpartition("@")
-    if not at:
-        return spec, LAST
-    return experiment, name or LAST
+from ..model.checkpoint_names import CHECKPOINTS, LAST_NAME, find_named, split_exp_id
 
 
 def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: str | None = None) -> Path:
@@ -39,16 +28,17 @@ def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: s
     text = str(spec)
     if Path(text).is_file():
         return Path(text)
-    experiment, name = split_spec(text)
+    if "@" not in text and ("/" in text or text.endswith((".ckpt", ".pt", ".pth"))):
+        raise ValueError(f"{text} does not exist")
+    experiment, given = split_exp_id(text)
+    name = given or LAST_NAME
     if log_dir is None:
         log_dir = read_environment(os.environ).log_dir
     runs = _runs(log_dir, experiment, project)
     if not runs:
-        if text.endswith((".ckpt", ".pt", ".pth")) and "@" not in text:
-            raise ValueError(f"{text} does not exist")
         raise ValueError(_no_run(log_dir, experiment, project))
-    found = [(run, path) for run in runs if (path := _file(run / CHECKPOINTS, name)) is not None]
-    if len(found) > 1:
+    found = [(run, path) for run in runs if (path := find_named(run / CHECKPOINTS, name)) is not None]
+    if len({path for _, path in found}) > 1:
         where = ", ".join(run.parent.name for run, _ in found)
         raise ValueError(
             f"{text} is ambiguous: projects {where} all have it; choose one with -p, for example "
@@ -62,22 +52,14 @@ def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: s
 
 
 def _runs(log_dir: Path, experiment: str, project: str | None) -> list[Path]:
-    if not experiment or experiment in (".", ".."):
-        return []
     parents = [log_dir / project] if project else sorted(p for p in log_dir.glob("*") if p.is_dir())
     return [parent / experiment for parent in parents if (parent / experiment).is_dir()]
-
-
-def _file(folder: Path, name: str) -> Path | None:
-    names = [name, name.replace("/", "_")]
-    names += [f"{item}.ckpt" for item in names]
-    return next((folder / item for item in names if (folder / item).is_file()), None)
 
 
 def _no_run(log_dir: Path, experiment: str, project: str | None) -> str:
     where = log_dir / project if project else log_dir
     known = sorted(path.parent.name for path in where.glob(f"{'' if project else '*/'}*/{CHECKPOINTS}"))
-    near = nearest(experiment, known) if experiment else []
+    near = nearest(experiment, known)
     if near:
         hint = f"did you mean {' or '.join(repr(item) for item in near)}?"
     else:

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..audio import num_windows
-from ..config import Experiment
+from ..config import Experiment, InferenceConfig
 from ..model import Transcriber, build_model
 from ..model.checkpoint_file import load_weights, model_weights, read_checkpoint
 from ..notes.note import Note
@@ -67,6 +66,7 @@ class SongTranscriber:
         *,
         device: str | torch.device = "cpu",
         batch_size: int | None = None,
+        overlap: float | None = None,
         source: Path | None = None,
         num_weights: int = 0,
     ) -> None:
@@ -77,6 +77,8 @@ class SongTranscriber:
         self.device = torch.device(device)
         self.model = model.to(self.device).eval()
         self.batch_size = batch_size or experiment.bsz.test
+        chosen = experiment.inference if overlap is None else InferenceConfig(overlap)
+        self.overlap = chosen.overlap
         self.source = source
         self.num_weights = num_weights
 
@@ -104,18 +106,22 @@ class SongTranscriber:
         """
         started = time.perf_counter()
         segment = self.experiment.audio.segment_samples
-        length, pieces = iterate_windows(song, segment, self.sample_rate, sample_rate)
-        total = num_windows(length, segment)
+        windows = iterate_windows(song, segment, self.sample_rate, sample_rate, self.overlap)
         done = 0
         parts: list[npt.NDArray[np.int32]] = []
-        for batch in regroup(pieces, self.batch_size):
+        for batch in regroup(windows.pieces, self.batch_size):
             tokens = decode_windows(self.model, batch, self.batch_size, self.tokenizer.max_length)
             parts.append(trim_tokens(tokens, self.tokenizer.pad_id))
             done += len(batch)
             if progress is not None:
-                progress(done, max(done, total))
-        decoded = self.tokenizer.decode(join_tokens(parts, self.tokenizer.pad_id))
-        duration = length / self.sample_rate
+                progress(done, windows.count)
+        overlapping = windows.hop < segment
+        decoded = self.tokenizer.decode(
+            join_tokens(parts, self.tokenizer.pad_id),
+            windows.starts(),
+            seams=windows.seams(segment) if overlapping else None,
+        )
+        duration = windows.length / self.sample_rate
         return Transcription(
             notes=_within(decoded.notes, duration),
             duration=duration,
@@ -132,6 +138,7 @@ def load_transcriber(
     log_dir: Path | None = None,
     project: str | None = None,
     batch_size: int | None = None,
+    overlap: float | None = None,
 ) -> SongTranscriber:
     """A transcriber from a checkpoint: ``exp@last.ckpt``, ``exp``, or the path of a file.
 
@@ -141,6 +148,7 @@ def load_transcriber(
         log_dir: folder of the runs; default ``AMT_LOG_DIR`` or ``logs`` of the checkout.
         project: project of the run; ``None`` searches all.
         batch_size: windows decoded together; ``None`` takes the checkpoint's.
+        overlap: share of a window that the next one hears again; ``None`` takes the checkpoint's.
 
     Raises:
         ValueError: no such file, a broken file, or weights that do not fit its own configuration.
@@ -158,7 +166,14 @@ def load_transcriber(
     model, tokenizer = _build(experiment)
     count = load_weights(model, model_weights(checkpoint, path), path)
     return SongTranscriber(
-        model, experiment, tokenizer, device=place, batch_size=batch_size, source=path, num_weights=count
+        model,
+        experiment,
+        tokenizer,
+        device=place,
+        batch_size=batch_size,
+        overlap=overlap,
+        source=path,
+        num_weights=count,
     )
 
 

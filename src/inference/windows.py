@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import soxr
 
-from ..audio import audio_length, cut_windows, iterate_blocks, num_windows
+from ..audio import audio_length, hop_samples, iterate_blocks, num_sliding_windows
 
 if TYPE_CHECKING:
     import torch
@@ -24,12 +24,44 @@ Samples = npt.NDArray[np.float32]
 Tokens = npt.NDArray[np.int64]
 
 _BLOCK_WINDOWS = 16
+LEAD = 0.2
+"""Share of the common part of two windows that still belongs to the first."""
+
+
+class Windows(NamedTuple):
+    """The windows of a song."""
+
+    length: int
+    """Samples of the song at the rate of the windows."""
+    hop: int
+    """Samples between the starts of two windows."""
+    count: int
+    pieces: Iterator[Samples]
+    """Arrays ``(w, S)`` float32 of a few windows each, ``count`` in all."""
+
+    def starts(self) -> npt.NDArray[np.int64]:
+        """First sample of each window."""
+        return np.arange(self.count, dtype=np.int64) * self.hop
+
+    def seams(self, segment_samples: int) -> npt.NDArray[np.int64]:
+        """Sample from which on each window is believed.
+
+        Of what two windows share the first keeps most: a sequence knows less of its first moments, where
+        it sees no past, than of the middle, and least of its end.
+        """
+        seams = self.starts() + round(LEAD * (segment_samples - self.hop))
+        seams[:1] = 0
+        return seams
 
 
 def iterate_windows(
-    source: str | Path | npt.ArrayLike, segment_samples: int, sample_rate: int, source_rate: int | None = None
-) -> tuple[int, Iterator[Samples]]:
-    """Windows of a file or an array, back to back from sample 0, the last one padded with zeros.
+    source: str | Path | npt.ArrayLike,
+    segment_samples: int,
+    sample_rate: int,
+    source_rate: int | None = None,
+    overlap: float = 0.0,
+) -> Windows:
+    """Windows of a file or an array from sample 0 on, the last one padded with zeros.
 
     Args:
         source: the path of an audio file, read piece by piece; or samples ``(samples,)``,
@@ -37,20 +69,44 @@ def iterate_windows(
         segment_samples: length of a window.
         sample_rate: rate of the windows in Hz.
         source_rate: rate of an array; ``None`` means ``sample_rate``. Files know their own.
-
-    Returns:
-        The length in samples at ``sample_rate``, and an iterator of arrays ``(w, S)`` float32 of a few
-        windows each. There is at least one window.
+        overlap: share of a window that the next one hears again; 0 is back to back.
     """
+    hop = hop_samples(segment_samples, overlap)
+    blocks: Iterable[Samples]
     if isinstance(source, (str, Path)):
         length = audio_length(source, sample_rate)
-        return length, _file_windows(source, segment_samples, sample_rate, length)
-    audio = as_mono(source)
-    if source_rate is not None and source_rate != sample_rate:
-        if source_rate <= 0:
-            raise ValueError(f"a sample rate must be positive, not {source_rate}")
-        audio = np.asarray(soxr.resample(audio, source_rate, sample_rate, quality="HQ"), dtype=np.float32)
-    return len(audio), iter([cut_windows(audio, segment_samples)])
+        blocks = iterate_blocks(source, _BLOCK_WINDOWS * segment_samples, sample_rate)
+    else:
+        audio = as_mono(source)
+        if source_rate is not None and source_rate != sample_rate:
+            if source_rate <= 0:
+                raise ValueError(f"a sample rate must be positive, not {source_rate}")
+            audio = np.asarray(soxr.resample(audio, source_rate, sample_rate, quality="HQ"), dtype=np.float32)
+        length, blocks = len(audio), [audio]
+    count = num_sliding_windows(length, segment_samples, hop)
+    return Windows(length, hop, count, _slide(blocks, segment_samples, hop, count))
+
+
+def _slide(blocks: Iterable[Samples], size: int, hop: int, count: int) -> Iterator[Samples]:
+    """``count`` windows of ``size`` every ``hop`` samples; zeros where the sound ends early."""
+    held: Samples = np.zeros(0, dtype=np.float32)
+    given = 0
+    for block in blocks:
+        held = np.concatenate((held, block)) if len(held) else block
+        ready = min(count - given, (len(held) - size) // hop + 1 if len(held) >= size else 0)
+        if ready > 0:
+            views = np.lib.stride_tricks.sliding_window_view(held, size)[:: hop][:ready]
+            for first in range(0, ready, _BLOCK_WINDOWS):
+                yield views[first : first + _BLOCK_WINDOWS].copy()
+            given += ready
+            held = held[ready * hop :]
+    while given < count:
+        window = np.zeros((1, size), dtype=np.float32)
+        part = held[:size]
+        window[0, : len(part)] = part
+        yield window
+        given += 1
+        held = held[hop:]
 
 
 def as_mono(audio: npt.ArrayLike) -> Samples:
@@ -120,20 +176,6 @@ def trim_tokens(tokens: Tokens, pad_id: int = 0) -> npt.NDArray[np.int32]:
     """The same sequences without the last columns, padding in all of them, as int32."""
     used = np.flatnonzero((tokens != pad_id).any(axis=(0, 1)))
     return tokens[:, :, : int(used[-1]) + 1 if used.size else 1].astype(np.int32)
-
-
-def _file_windows(path: str | Path, segment_samples: int, sample_rate: int, length: int) -> Iterator[Samples]:
-    given = 0
-    for block in iterate_blocks(path, _BLOCK_WINDOWS * segment_samples, sample_rate):
-        windows = cut_windows(block, segment_samples)
-        given += len(windows)
-        yield windows
-    # A file that ends before what its header says, or holds nothing.
-    left = num_windows(length, segment_samples) - given
-    while left > 0:
-        count = min(left, _BLOCK_WINDOWS)
-        yield np.zeros((count, segment_samples), dtype=np.float32)
-        left -= count
 
 
 def regroup(arrays: Iterable[Samples], size: int) -> Iterator[Samples]:

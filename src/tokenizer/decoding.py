@@ -7,6 +7,7 @@ Ticks are steps of 10 ms since the start of the song.
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -35,6 +36,9 @@ class TokenErrors:
     UNKNOWN = "Err/Unknown event"
 
 
+SEAM_SECONDS = 0.05
+"""Where two overlapping windows meet, onsets of one note this close are one onset."""
+
 _SKIP, _PITCH, _SHIFT, _VELOCITY, _PROGRAM, _DRUM, _TIE, _UNKNOWN = range(8)
 
 
@@ -56,6 +60,10 @@ class ChannelDecoder:
         """Program and pitch as one number, to the onset of the note that sounds."""
         self._active: dict[int, int] = {}
         """How many notes the last readable window left on, by its own tokens."""
+        self._doubtful: dict[int, float] = {}
+        """Notes begun just before the seam that the window behind it does not know (yet), to the seam."""
+        self._last_hit: dict[int, float] = {}
+        """Drum pitch to the time of its last hit."""
         self.notes: list[NoteRow] = []
         self.errors: Counter[str] = Counter()
 
@@ -85,24 +93,64 @@ class ChannelDecoder:
         self.errors[TokenErrors.MISSING_TIE] += 1
         return -1, None, {}
 
-    def read_window(self, tokens: Sequence[int], start: float) -> None:
+    def _enter(
+        self, active: dict[int, int], begin: float, started: dict[int, float], overlapping: bool
+    ) -> None:
+        """Hand over from the window before to one whose notes at ``begin`` are ``active``.
+
+        ``started`` has the onsets that the new window itself wrote before ``begin``: one just before it, of
+        a note that does not sound yet, was placed behind the seam by the window before. A note that only
+        the window before has, begun just before the seam, may still be placed behind it by the new one.
+        """
+        self._doubtful.clear()
+        for key, count in self._active.items():
+            if count > 0 and active.get(key, 0) <= 0:
+                if overlapping and self._sounding.get(key, -1.0) >= begin - SEAM_SECONDS:
+                    self._doubtful[key] = begin
+                    continue
+                self.errors[TokenErrors.UNTIED] += count
+                if key in self._sounding:
+                    self._close(key, begin)
+        for key, count in active.items():
+            if key in self._sounding or count <= 0:
+                continue
+            if started.get(key, -1.0) >= begin - SEAM_SECONDS:
+                self._sounding[key] = started[key]
+            elif self._start_from_ties:
+                self._sounding[key] = begin
+        self._active = active
+
+    def _hit(self, pitch: int, time: float, seam: float) -> None:
+        """A drum; not again when the window before wrote it just before the seam."""
+        if time - self._last_hit.get(pitch, -1.0) < SEAM_SECONDS and time < seam + SEAM_SECONDS:
+            return
+        self._last_hit[pitch] = time
+        self.notes.append((time, time + MINIMUM_SECONDS, pitch, DRUM_PROGRAM, 1, True))
+
+    def read_window(
+        self, tokens: Sequence[int], start: float, region: tuple[float, float] | None = None
+    ) -> None:
         """One window that starts at ``start`` seconds; tokens after EOS are not looked at.
 
         A window without a tie token is skipped, and what sounded before it sounds on.
+
+        Args:
+            tokens: ids up to EOS.
+            start: seconds from the start of the song.
+            region: of overlapping windows the part (begin, end) in seconds that this one answers for; what
+                it says of the time before only tells what sounds when the region begins. None: all of it.
         """
         index, program, active = self._read_ties(tokens)
         if index < 0:
             return
-        sounding, errors, notes, kinds = self._sounding, self.errors, self.notes, self._kinds
-        for key, count in self._active.items():
-            if key not in active and count > 0:
-                errors[TokenErrors.UNTIED] += count
-                if key in sounding:
-                    self._close(key, start)
-        if self._start_from_ties:
-            for key in active:
-                sounding.setdefault(key, start)
-        self._active = active
+        begin, end = region or (start, math.inf)
+        overlapping = begin > start
+        seam = begin if overlapping else -math.inf
+        started: dict[int, float] = {}
+        entered = begin <= start
+        if entered:
+            self._enter(active, begin, started, overlapping)
+        sounding, errors, kinds = self._sounding, self.errors, self._kinds
         start_tick = round(start * SHIFT_STEPS_PER_SECOND)
         time = start_tick / SHIFT_STEPS_PER_SECOND
         velocity: int | None = None
@@ -121,13 +169,20 @@ class ChannelDecoder:
                     key = program << 7 | value
                     if velocity:
                         active[key] = active.get(key, 0) + 1
-                        if key in sounding:
-                            self._close(key, time)
-                        sounding[key] = time
+                        if not entered:
+                            started[key] = time
+                        elif key not in sounding:
+                            sounding[key] = time
+                        elif time >= seam + SEAM_SECONDS or time - sounding[key] >= SEAM_SECONDS:
+                            self._close(key, self._doubtful.get(key, time))
+                            sounding[key] = time
+                        self._doubtful.pop(key, None)
                     elif not active.get(key, 0):
                         errors[TokenErrors.OFF_WITHOUT_ON] += 1
                     else:
                         active[key] -= 1
+                        if not entered:
+                            continue
                         if key in sounding and sounding[key] <= time:
                             self._close(key, time)
                         else:
@@ -136,6 +191,11 @@ class ChannelDecoder:
                 if value:
                     time = (start_tick + value) / SHIFT_STEPS_PER_SECOND
                     at_start = False
+                    if time >= begin and not entered:
+                        entered = True
+                        self._enter(active, begin, started, overlapping)
+                    if time >= end:
+                        break
                 else:
                     errors[TokenErrors.SHIFT] += 1
             elif kind == _VELOCITY:
@@ -143,11 +203,17 @@ class ChannelDecoder:
             elif kind == _PROGRAM:
                 program = value
             elif kind == _DRUM:
-                notes.append((time, time + MINIMUM_SECONDS, value, DRUM_PROGRAM, 1, True))
+                if entered or time >= begin - SEAM_SECONDS:
+                    self._hit(value, time, seam)
             elif kind == _TIE:
                 errors[TokenErrors.SECOND_TIE_AT_START if at_start else TokenErrors.SECOND_TIE] += 1
             elif kind == _UNKNOWN:
                 errors[TokenErrors.UNKNOWN] += 1
+        if not entered:
+            self._enter(active, begin, started, overlapping)
+        for key, seam_time in self._doubtful.items():
+            self._close(key, seam_time)
+        self._doubtful.clear()
 
     def finish(self) -> None:
         """End what still sounds: such a note has the shortest length."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -183,13 +185,20 @@ class NoteTokenizer:
         ids: npt.NDArray[np.integer] | Sequence[Sequence[Sequence[int]]],
         start_samples: Sequence[int] | npt.NDArray[np.integer] | None = None,
         *,
+        seams: Sequence[int] | npt.NDArray[np.integer] | None = None,
         start_from_ties: bool = False,
     ) -> DecodeResult:
         """Notes of a song from the ids (W, C, N) of its windows, in order.
 
-        Windows are back to back from sample 0 unless their starts are given. Never raises for what the
-        ids are; what cannot be read is counted. ``start_from_ties``: a tied note that was not sounding
-        before starts at its window instead of being ignored.
+        Never raises for what the ids are; what cannot be read is counted.
+
+        Args:
+            ids: token ids.
+            start_samples: (W,) first sample of each window; None: back to back from sample 0.
+            seams: (W,) for overlapping windows the sample from which on each window is believed, until the
+                next one is; the first is usually 0. None: each is believed from its start.
+            start_from_ties: a tied note that was not sounding before starts at its window instead of being
+                ignored.
         """
         array = np.asarray(ids)
         if array.ndim != 3 or array.shape[1] != self.num_channels:
@@ -202,14 +211,22 @@ class NoteTokenizer:
         if len(start_samples) != len(array):
             raise ValueError(f"{len(array)} windows but {len(start_samples)} start samples")
         starts = (np.asarray(start_samples, dtype=np.int64) / self.sample_rate).tolist()
+        regions: list[tuple[float, float] | None] = [None] * len(array)
+        if seams is not None:
+            if len(seams) != len(array):
+                raise ValueError(f"{len(array)} windows but {len(seams)} seams")
+            edges = [*(np.asarray(seams, dtype=np.int64) / self.sample_rate).tolist(), math.inf]
+            regions = list(itertools.pairwise(edges))
         is_end = array == EOS_ID
         lengths = np.where(is_end.any(axis=2), is_end.argmax(axis=2), array.shape[2])
         rows = []
         errors: Counter[str] = Counter()
         for channel in range(self.num_channels):
             decoder = ChannelDecoder(self.layout, start_from_ties)
-            for window, length, start in zip(array[:, channel], lengths[:, channel], starts, strict=True):
-                decoder.read_window(window[:length].tolist(), start)
+            for window, length, start, region in zip(
+                array[:, channel], lengths[:, channel], starts, regions, strict=True
+            ):
+                decoder.read_window(window[:length].tolist(), start, region)
             decoder.finish()
             rows += decoder.notes
             errors += decoder.errors

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pickle
 import shutil
 import signal
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from typing import Any, BinaryIO, cast
 import torch
 from lightning_fabric.plugins.io.checkpoint_io import CheckpointIO
 
-from .checkpoint_header import diagnose_file
+from ..model.checkpoint_file import read_checkpoint
 from .run_folder import replaced_file
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -64,37 +63,12 @@ class AtomicCheckpointIO(CheckpointIO):
     def load_checkpoint(
         self, path: str | os.PathLike[str], map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """See :func:`load_checkpoint`; the two options of Lightning's are fixed to the CPU and True."""
-        return load_checkpoint(Path(path))
+        """See :func:`read_checkpoint`; the two options of Lightning's are fixed to the CPU and True."""
+        return read_checkpoint(path, mmap=False)
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Delete ``path`` if it is there."""
         Path(path).unlink(missing_ok=True)
-
-
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """The dictionary in a checkpoint file, its tensors on the CPU; only tensors and plain types are read.
-
-    Raises:
-        ValueError: when the file is missing, empty, cut, a pointer, a web page, or holds other objects.
-    """
-    problem = diagnose_file(path)
-    if problem is not None:
-        raise ValueError(f"{path} {problem}")
-    try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        detail = next((line.strip() for line in str(error).splitlines() if "GLOBAL" in line), "")
-        raise ValueError(
-            f"{path} holds Python objects besides tensors and plain values and is not loaded, because "
-            f"that could run code; it was not written by this library. {detail}".rstrip()
-        ) from error
-    except Exception as error:  # bytes that changed inside the archive can lead to any
-        detail = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path} is damaged and cannot be read ({detail})") from error
-    if not isinstance(loaded, dict):
-        raise ValueError(f"{path} holds a {type(loaded).__name__}, not a checkpoint's dictionary")
-    return loaded
 
 
 def copy_file(source: Path, target: Path) -> None:

@@ -12,21 +12,10 @@ from pathlib import Path
 from typing import Literal
 
 from ..config import nearest
-from .checkpoint_header import Header, diagnose_file, read_header, read_sidecar
-from .run_folder import LAST_NAME, RunFolder, old_files
+from ..model.checkpoint_header import Header, diagnose_file, read_header
+from ..model.checkpoint_names import LAST_NAME, check_folder_name, find_named
+from .run_folder import RunFolder, old_files
 
-__all__ = [
-    "RunDecision",
-    "decide_run",
-    "describe",
-    "diagnose_file",
-    "read_sidecar",
-    "run_folder",
-    "split_exp_id",
-    "validate_resume_max_steps",
-]
-
-_PATH_STARTS = ("/", "./", "../", "~")
 _MAX_LISTED = 12
 
 
@@ -139,49 +128,15 @@ def validate_resume_max_steps(step: int, max_steps: int) -> int | None:
     return 2
 
 
-def split_exp_id(text: str) -> tuple[str, str | None]:
-    """``"exp@checkpoint"`` -> ``("exp", "checkpoint")``; without ``@`` the checkpoint is None.
-
-    The last ``@`` splits, so ``exp@v2@last.ckpt`` is the experiment ``exp@v2``; but the first ``@`` that
-    is followed by the start of a path (``/``, ``./``, ``../`` or ``~``) splits before it, so a path may
-    hold ``@`` itself. ``=`` has no meaning in either part.
-
-    Raises:
-        ValueError: when a part is empty or the experiment's name cannot be a folder of its own.
-    """
-    experiment, checkpoint = text, None
-    if "@" in text:
-        positions = [index for index, char in enumerate(text) if char == "@"]
-        paths = [index for index in positions if text[index + 1 :].startswith(_PATH_STARTS)]
-        cut = paths[0] if paths else positions[-1]
-        experiment, checkpoint = text[:cut], text[cut + 1 :]
-        if not checkpoint:
-            raise ValueError(
-                f"{text!r} names no checkpoint after '@': write {experiment}@last or {experiment}"
-            )
-    _check_folder_name("exp_id", experiment)
-    return experiment, checkpoint
-
-
 def run_folder(log_dir: Path, project: str, exp_id: str) -> Path:
     """``log_dir/project/exp_id``, always inside ``log_dir``.
 
     Raises:
         ValueError: when a name is empty or would lead out of its folder.
     """
-    _check_folder_name("project (-p)", project)
-    _check_folder_name("exp_id", exp_id)
+    check_folder_name("project (-p)", project)
+    check_folder_name("exp_id", exp_id)
     return log_dir / project / exp_id
-
-
-def _check_folder_name(kind: str, name: str) -> None:
-    if not name.strip() or name in (".", ".."):
-        raise ValueError(f"{kind} must be a name, not {name!r}")
-    if any(char in "/\\" or ord(char) < 32 for char in name):
-        raise ValueError(
-            f"{kind} {name!r} must not contain '/', '\\' or control characters: it is the name of one folder "
-            "in the log folder (AMT_LOG_DIR moves that)"
-        )
 
 
 def _resume_named(
@@ -215,17 +170,11 @@ def _resume_named(
 
 
 def _find_checkpoint(folder: Path, exp_id: str, name: str) -> Path:
-    """The file ``name`` stands for: with or without ``.ckpt``, a path, or the form with ``/``."""
-    home = folder / "checkpoints"
-    expanded = Path(name).expanduser()
-    base = expanded if name.startswith(_PATH_STARTS) else home / name
-    tried = [base, Path(f"{base}.ckpt")]
-    if not name.startswith(_PATH_STARTS):
-        flat = name.replace("/", "_")
-        tried += [home / flat, home / f"{flat}.ckpt"]
-    for candidate in tried:
-        if candidate.is_file():
-            return candidate
+    """The file ``name`` stands for, or an error that lists what is there."""
+    home = RunFolder(folder).checkpoints
+    found = find_named(home, name)
+    if found is not None:
+        return found
     there = _checkpoints(folder)
     names = [path.relative_to(home).as_posix() for path in there]
     close = nearest(name, names, count=1)
@@ -246,7 +195,7 @@ def _resumable(path: Path, exp_id: str, folder: Path) -> Header:
         return header
     good = [item for item in _checkpoints(folder) if item != path and diagnose_file(item) is None]
     if good:
-        name = good[0].relative_to(folder / "checkpoints").as_posix()
+        name = good[0].relative_to(RunFolder(folder).checkpoints).as_posix()
         way = f"The newest good file is {name}: resume it with {exp_id}@{name}"
     else:
         way = "There is no other good checkpoint in the folder"
@@ -272,7 +221,7 @@ def _refuse_orphans(folder: Path, exp_id: str) -> None:
     """Checkpoints without a ``last.ckpt`` could mean resume or scratch: nobody guesses."""
     there = _checkpoints(folder)
     if there:
-        name = there[0].relative_to(folder / "checkpoints").as_posix()
+        name = there[0].relative_to(RunFolder(folder).checkpoints).as_posix()
         raise ValueError(
             f"{_listing(folder, there)}, but no {LAST_NAME}: resume one with e.g. {exp_id}@{name}, "
             "or start anew with AMT_FORCE_SCRATCH=1 (old files are kept aside)"
@@ -281,7 +230,7 @@ def _refuse_orphans(folder: Path, exp_id: str) -> None:
 
 def _checkpoints(folder: Path) -> list[Path]:
     """The run's checkpoint files, newest step first; those of unknown step by time of writing."""
-    home = folder / "checkpoints"
+    home = RunFolder(folder).checkpoints
     if not home.is_dir():
         return []
     paths = [path for path in home.rglob("*.ckpt") if path.is_file()]
@@ -295,7 +244,7 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 def _listing(folder: Path, there: list[Path]) -> str:
-    home = folder / "checkpoints"
+    home = RunFolder(folder).checkpoints
     if not there:
         return f"there are no checkpoints in {home}"
     shown = ", ".join(path.relative_to(home).as_posix() for path in there[:_MAX_LISTED])

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-LAST_NAME = "last.ckpt"
+from ..model.checkpoint_names import CHECKPOINTS, LAST_NAME
+
 _PREVIOUS = re.compile(r"previous-(\d+)")
 _TEMPORARY = re.compile(r"\..+\.\d+\.tmp")
 
@@ -35,7 +36,7 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         """Folder of the checkpoint files."""
-        return self.root / "checkpoints"
+        return self.root / CHECKPOINTS
 
     @property
     def last(self) -> Path:
@@ -109,7 +110,7 @@ def move_aside(root: Path) -> Path | None:
     numbers = [int(folder.name.removeprefix("previous-")) for folder in previous_folders(root)]
     target = root / f"previous-{max(numbers, default=0) + 1}"
     target.mkdir()
-    for entry in sorted(entries, key=lambda entry: entry.name != "checkpoints"):
+    for entry in sorted(entries, key=lambda entry: entry.name != CHECKPOINTS):
         os.replace(entry, target / entry.name)
     _sync_folder(root)
     return target

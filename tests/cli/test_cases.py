@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from amt.cli.train import main
-from amt.training.identity import split_exp_id
+from amt.model.checkpoint_names import split_exp_id
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "golden" / "g1_cli_cases.json").read_text(encoding="utf-8")

@@ -278,7 +278,7 @@ def test_label_buckets() -> None:
     assert label_buckets(300) == (32, 48, 64, 128, 256, 300)
     assert label_buckets(50) == (32, 48, 50)
     labels = np.zeros((2, 3, 256), np.int64)
-    assert trim_to_bucket(labels, 0).shape == (2, 3, 64)
+    assert trim_to_bucket(labels, 0).shape == (2, 3, 32)
     labels[1, 2, 63] = 1
     assert trim_to_bucket(labels, 0).shape == (2, 3, 64)
     labels[0, 0, 64] = 1

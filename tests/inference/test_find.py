@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from amt.inference.find import find_checkpoint, split_spec
+from amt.inference.find import find_checkpoint
 
 TOP = "epoch=4-step=24000-validation_macro_onset_f=0.7864.ckpt"
 
@@ -32,7 +32,6 @@ def runs(tmp_path: Path) -> Path:
     [
         ("exp@last.ckpt", "ymt3/exp/checkpoints/last.ckpt"),
         ("exp@last", "ymt3/exp/checkpoints/last.ckpt"),
-        ("exp@", "ymt3/exp/checkpoints/last.ckpt"),
         ("exp", "ymt3/exp/checkpoints/last.ckpt"),
         (f"exp@{TOP}", f"ymt3/exp/checkpoints/{TOP}"),
         (f"exp@{TOP.replace('validation_', 'validation/')}", f"ymt3/exp/checkpoints/{TOP}"),
@@ -74,15 +73,11 @@ def test_what_is_there_is_listed(runs: Path) -> None:
         find_checkpoint("zzzzzz", log_dir=runs)
     with pytest.raises(ValueError, match="does not exist"):
         find_checkpoint("folder/gone.ckpt", log_dir=runs)
-    with pytest.raises(ValueError, match="no run"):
-        find_checkpoint("@last.ckpt", log_dir=runs)
+    for spec, words in (("@last.ckpt", "exp_id must be a name"), ("exp@", "no checkpoint after '@'")):
+        with pytest.raises(ValueError, match=words):
+            find_checkpoint(spec, log_dir=runs)
     with pytest.raises(ValueError, match="runs there: none"):
         find_checkpoint("exp", log_dir=runs / "nowhere")
-
-
-def test_split() -> None:
-    assert split_spec("a@b@c.ckpt") == ("a@b", "c.ckpt")
-    assert split_spec("a") == ("a", "last.ckpt")
 
 
 def test_finding_needs_no_torch() -> None:

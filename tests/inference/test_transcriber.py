@@ -83,15 +83,15 @@ def stereo_44100(tmp_path: Path) -> Path:
 
 
 def test_file_and_array_give_the_same_windows(stereo_44100: Path) -> None:
-    length, pieces = iterate_windows(stereo_44100, 8000, 16000)
-    from_file = np.concatenate(list(pieces))
+    windows = iterate_windows(stereo_44100, 8000, 16000)
+    from_file = np.concatenate(list(windows.pieces))
     whole = read_audio(stereo_44100)
-    assert abs(length - len(whole)) <= 1
-    same_length, pieces = iterate_windows(whole, 8000, 16000)
-    assert same_length == len(whole)
-    np.testing.assert_allclose(from_file, np.concatenate(list(pieces)), atol=1e-6)
+    assert abs(windows.length - len(whole)) <= 1
+    same = iterate_windows(whole, 8000, 16000)
+    assert same.length == len(whole)
+    np.testing.assert_allclose(from_file, np.concatenate(list(same.pieces)), atol=1e-6)
     raw, rate = soundfile.read(stereo_44100)
-    _, pieces = iterate_windows(raw, 8000, 16000, rate)
+    pieces = iterate_windows(raw, 8000, 16000, rate).pieces
     np.testing.assert_allclose(np.concatenate(list(pieces))[:-1], from_file[:-1], atol=1e-3)
 
 
@@ -102,6 +102,25 @@ def test_any_length(tiny: SongTranscriber, tmp_path: Path, samples: int) -> None
         result = tiny.transcribe(song)
         assert result.num_windows == max(1, math.ceil(samples / 8000))
         assert result.duration == samples / 16000
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 0.5, 0.7])
+@pytest.mark.parametrize("samples", [0, 1, 7999, 8000, 8001, 50000])
+def test_overlapping_windows_cover_the_song(samples: int, overlap: float, tmp_path: Path) -> None:
+    sound = np.random.default_rng(0).uniform(-0.5, 0.5, samples).astype(np.float32)
+    soundfile.write(tmp_path / "a.wav", sound, 16000, subtype="FLOAT")
+    for source in (sound, tmp_path / "a.wav"):
+        windows = iterate_windows(source, 8000, 16000, overlap=overlap)
+        cut = np.concatenate(list(windows.pieces))
+        assert cut.shape == (windows.count, 8000)
+        padded = np.concatenate([sound, np.zeros(8000, np.float32)])
+        for start, window in zip(windows.starts(), cut, strict=True):
+            np.testing.assert_allclose(window, padded[start : start + 8000], atol=1e-6)
+        seams = windows.seams(8000)
+        assert seams[0] == 0
+        ends = np.append(seams[1:], samples)
+        assert (ends <= windows.starts() + 8000).all(), "a window answers for what it does not hear"
+        assert windows.starts()[-1] == 0 or windows.starts()[-1] + 8000 - windows.hop < samples
 
 
 def test_arrays_of_any_kind() -> None:
@@ -222,7 +241,7 @@ def test_memory_is_flat_in_the_length_of_the_file(tmp_path: Path) -> None:
         path = tmp_path / f"{minutes}.flac"
         soundfile.write(path, np.zeros(minutes * 60 * 8000, np.int16), 8000)
         tracemalloc.start()
-        _, pieces = iterate_windows(path, 8000, 16000)
+        pieces = iterate_windows(path, 8000, 16000).pieces
         assert sum(len(piece) for piece in pieces) == minutes * 120
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()

@@ -309,3 +309,66 @@ def test_worked_example_of_the_documentation() -> None:
     assert not scope["result"].errors
     got = [(n.onset, n.offset, n.pitch, n.program, n.is_drum) for n in scope["result"].notes]
     assert got == [(n.onset, n.offset, n.pitch, n.program, n.is_drum) for n in scope["notes"]]
+
+
+@pytest.mark.parametrize("task", ["mc13_fsingle", "mc13_full_plus_256"])
+@given(rows=grid_notes, lead=st.sampled_from([0, 1600, 2400, 6400]))
+@settings(max_examples=40, deadline=None)
+def test_overlapping_windows_say_what_windows_back_to_back_say(task: str, rows: list[Any], lead: int) -> None:
+    tokenizer = make_tokenizer(task, 24000)
+    raw = [
+        Note(on / 100, (on + length) / 100, drum if program == 128 else pitch, program, program == 128)
+        for on, length, program, pitch, drum in rows
+    ]
+    mapping = representatives(get_program_vocab(tokenizer.task.program_vocab))
+    notes = tokenizer.target_notes([n._replace(program=mapping.get(n.program, n.program)) for n in raw])
+    last = max(notes["offset"], default=0.0)
+    starts = np.arange(int(last * 16000 / 12000) + 1) * 12000
+    seams = starts + lead
+    seams[0] = 0
+    ids = tokenizer.encode(notes, start_samples=starts)
+    if tokenizer.truncated:
+        return
+    decoded = tokenizer.decode(ids, starts, seams=seams)
+    assert as_transcribed(tokenizer, notes_to_array(decoded.notes)) == as_transcribed(tokenizer, notes)
+    assert not decoded.errors
+
+
+def test_an_onset_that_two_windows_place_on_either_side_of_the_seam_is_one_onset() -> None:
+    """The seam lies at 0.90 s: one note placed before it and behind it, one placed behind it and before it."""
+    tokenizer = make_tokenizer("mc13_fsingle_vocal", 24000)
+
+    def window(notes: list[Note], start: float) -> Any:
+        array = notes_to_array(notes)
+        array["onset"] -= start
+        array["offset"] -= start
+        return tokenizer.encode_window(array)[0].tolist()
+
+    def song(*windows: list[int]) -> list[Note]:
+        longest = max(map(len, windows))
+        ids = np.array([[row + [0] * (longest - len(row))] for row in windows])
+        return tokenizer.decode(ids, [0, 12000], seams=[0, 14400]).notes
+
+    def sung(onset: float, offset: float) -> list[Note]:
+        return [Note(onset, offset, 60, 100)]
+
+    twice = song(window(sung(0.88, 1.2), 0.0), window(sung(0.92, 1.2), 0.75))
+    assert [(n.onset, n.offset) for n in twice] == [(0.88, 1.2)]
+    never = song(window(sung(0.92, 1.2), 0.0), window(sung(0.88, 1.2), 0.75))
+    assert [(n.onset, n.offset) for n in never] == [(0.88, 1.2)]
+    apart = song(window(sung(0.5, 0.8), 0.0), window(sung(1.0, 1.2), 0.75))
+    assert [(n.onset, n.offset) for n in apart] == [(0.5, 0.8), (1.0, 1.2)]
+
+
+def test_random_sequences_of_overlapping_windows_never_raise() -> None:
+    tokenizer = make_tokenizer("mc13_fsingle", 24000)
+    rng = np.random.default_rng(5)
+    pitches = tokenizer.token_range("pitch")
+    likely = [tokenizer.tie_id, *tokenizer.token_range("velocity"), *pitches[60:63], *tokenizer.token_range("shift")]
+    for _ in range(300):
+        ids = rng.integers(0, tokenizer.vocab_size, (4, 1, 40))
+        usual = rng.random(ids.shape) < 0.8
+        ids[usual] = rng.choice(likely, int(usual.sum()))
+        starts = np.arange(4) * 12000
+        notes = tokenizer.decode(ids, starts, seams=np.maximum(starts + 2400, 0) * (starts > 0)).notes
+        assert all(note.offset > note.onset >= 0 for note in notes)

@@ -23,9 +23,10 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from amt.config import CheckpointConfig
+from amt.model.checkpoint_file import read_checkpoint
+from amt.model.checkpoint_header import diagnose_file, read_header, read_sidecar
 from amt.training.callbacks.checkpoint import CustomModelCheckpoint
-from amt.training.checkpoint_header import diagnose_file, read_header, read_sidecar
-from amt.training.checkpoint_io import AtomicCheckpointIO, load_checkpoint
+from amt.training.checkpoint_io import AtomicCheckpointIO
 
 MONITOR = "validation/macro_onset_f"
 
@@ -160,14 +161,14 @@ def kills(folder: Path, count: int, seed: int) -> None:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         assert diagnose_file(last) is None
-        step = load_checkpoint(last)["global_step"]
+        step = read_checkpoint(last)["global_step"]
         assert step > started, f"the run did not go on: step {step} after {started}"
         for path in last.parent.glob("*.ckpt"):
             assert diagnose_file(path) is None, path
-            load_checkpoint(path)
+            read_checkpoint(path)
             if path.name.startswith(("preval-step=", "step=")):
                 path.unlink()  # kept by the run; here they would only cost time
-        kept = [row[0] for row in load_checkpoint(last)["callbacks"]["CustomModelCheckpoint"]["ranking"]]
+        kept = [row[0] for row in read_checkpoint(last)["callbacks"]["CustomModelCheckpoint"]["ranking"]]
         best = [path.name for path in last.parent.glob("epoch=*.ckpt")]
         assert len(best) <= 3, best  # two, and one that a kill kept from being removed
         assert set(kept) - set(best) <= {name for name in kept if f"-step={step}-" in name}, (kept, best)

@@ -18,9 +18,9 @@ import pytest
 import torch
 
 from amt.config import CheckpointConfig
+from amt.model.checkpoint_file import read_checkpoint
+from amt.model.checkpoint_header import read_header, read_sidecar
 from amt.training.callbacks.ranking import Ranking, file_name, scores_in_names, validate_template
-from amt.training.checkpoint_header import read_header, read_sidecar
-from amt.training.checkpoint_io import load_checkpoint
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "checkpoint_scenario.py"
@@ -65,8 +65,8 @@ def test_best_and_last_with_nan_and_missing_scores(case_id: str, tmp_path: Path)
     if "best" in case["expected"]:
         assert callback.best_model_score == pytest.approx(case["expected"]["best"])
     assert best_files(tmp_path) == [Path(callback.best_model_path).name]
-    assert load_checkpoint(Path(callback.best_model_path))["global_step"] == best_step
-    assert load_checkpoint(last(tmp_path))["global_step"] == last_step
+    assert read_checkpoint(Path(callback.best_model_path))["global_step"] == best_step
+    assert read_checkpoint(last(tmp_path))["global_step"] == last_step
     assert not any("0.0000" in name or "nan" in name for name in names(tmp_path))
     assert not any(path.is_symlink() for path in (tmp_path / "checkpoints").iterdir())
 
@@ -189,7 +189,7 @@ def test_every_save_point_replaces_last_and_further_names_are_its_bytes(tmp_path
         "step=2.ckpt",
         "step=4.ckpt",
     ]
-    assert load_checkpoint(last(tmp_path))["global_step"] == 5
+    assert read_checkpoint(last(tmp_path))["global_step"] == 5
     sidecar = read_sidecar(last(tmp_path))
     assert sidecar is not None
     assert (sidecar["step"], sidecar["last_validated_step"]) == (5, 4)
@@ -255,7 +255,7 @@ def test_reset_topk_starts_anew_and_deletes_nothing(tmp_path: Path) -> None:
 
 def test_without_state_the_ranking_comes_from_the_names(tmp_path: Path) -> None:
     fit(tmp_path, TinyModule({1: 0.25, 2: 0.75}), 2)
-    foreign = load_checkpoint(last(tmp_path))
+    foreign = read_checkpoint(last(tmp_path))
     del foreign["callbacks"]["CustomModelCheckpoint"]
     torch.save(foreign, last(tmp_path))
     callback = fit(tmp_path, TinyModule({3: 0.5}), 3, resume=last(tmp_path))
@@ -308,7 +308,7 @@ def test_a_signal_saves_stops_and_validates_no_more(tmp_path: Path) -> None:
     assert callback.received_signal == signal.SIGTERM
     assert len(module.losses) == 3
     assert module.validated_at == []
-    assert load_checkpoint(last(tmp_path))["global_step"] == 3
+    assert read_checkpoint(last(tmp_path))["global_step"] == 3
     assert signal.getsignal(signal.SIGTERM) is handler
 
 
@@ -386,4 +386,4 @@ def test_two_ranks_save_and_survive_a_full_disk_at_rank_0(tmp_path: Path) -> Non
     result = run_script("ddp", str(tmp_path), timeout=120)
     assert [row[2] for row in result["ranking"]] == [3, 1], "step 2 met the full disk"
     assert result["error"] is None
-    assert load_checkpoint(last(tmp_path))["global_step"] == 3
+    assert read_checkpoint(last(tmp_path))["global_step"] == 3

@@ -17,22 +17,15 @@ import numpy as np
 import pytest
 import torch
 
-from amt.training.checkpoint_header import diagnose_file, read_header, read_sidecar, sidecar_path
+from amt.model.checkpoint_file import read_checkpoint
+from amt.model.checkpoint_header import read_header
 from amt.training.checkpoint_io import (
     AtomicCheckpointIO,
     CheckpointWriteError,
     check_plain,
     copy_file,
     fault_point,
-    load_checkpoint,
 )
-
-DATA = Path(__file__).parent / "data"
-BROKEN = {
-    "c1_zero_bytes.ckpt": "empty",
-    "c2_git_lfs_pointer.ckpt": "Git LFS pointer",
-    "c3_truncated_zip.ckpt": "cut off",
-}
 
 
 def state(step: int = 7, size: int = 100) -> dict[str, Any]:
@@ -45,45 +38,6 @@ def state(step: int = 7, size: int = 100) -> dict[str, Any]:
         ],
         "loops": {},
     }
-
-
-@pytest.mark.parametrize("name", sorted(BROKEN))
-def test_broken_files_are_told_apart(name: str) -> None:
-    assert BROKEN[name] in str(diagnose_file(DATA / name))
-    with pytest.raises(ValueError, match=BROKEN[name]):
-        load_checkpoint(DATA / name)
-    assert read_header(DATA / name) is None
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"\n<!DOCTYPE html><html><body>404</body></html>", "web page"),
-        (b"\xef\xbb\xbf<html>login</html>", "web page"),
-        (b"\x80\x02}q\x00.", "old format"),
-        (b"hello", "not a checkpoint"),
-    ],
-)
-def test_other_content_is_named(content: bytes, words: str, tmp_path: Path) -> None:
-    path = tmp_path / "x.ckpt"
-    path.write_bytes(content)
-    assert words in str(diagnose_file(path))
-
-
-def test_missing_folder_link_and_a_file_cut_anywhere(tmp_path: Path) -> None:
-    assert diagnose_file(tmp_path / "none.ckpt") == "does not exist"
-    assert "folder" in str(diagnose_file(tmp_path))
-    link = tmp_path / "link.ckpt"
-    link.symlink_to("gone.ckpt")
-    assert "link" in str(diagnose_file(link))
-    whole = tmp_path / "whole.ckpt"
-    AtomicCheckpointIO().save_checkpoint(state(), whole)
-    assert diagnose_file(whole) is None
-    content = whole.read_bytes()
-    for part in (0.1, 0.5, 0.9, 0.999):
-        cut = tmp_path / "cut.ckpt"
-        cut.write_bytes(content[: int(len(content) * part)])
-        assert "cut off" in str(diagnose_file(cut))
 
 
 def test_saved_and_loaded_on_the_cpu_with_plain_types(tmp_path: Path) -> None:
@@ -110,7 +64,7 @@ def test_damage_inside_a_whole_archive_is_a_clear_error(tmp_path: Path) -> None:
     content[where : where + 40] = b"\xff" * 40
     path.write_bytes(bytes(content))
     with pytest.raises(ValueError, match=r"a\.ckpt"):
-        load_checkpoint(path)
+        read_checkpoint(path)
     assert read_header(path) is None
 
 
@@ -122,22 +76,10 @@ def test_objects_are_refused_on_both_sides(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     torch.save(state() | {"hyper_parameters": {"folder": pathlib.PosixPath("x")}}, tmp_path / "foreign.ckpt")
     with pytest.raises(ValueError, match=r"foreign\.ckpt holds Python objects"):
-        load_checkpoint(tmp_path / "foreign.ckpt")
+        read_checkpoint(tmp_path / "foreign.ckpt")
     header = read_header(tmp_path / "foreign.ckpt")
     assert header is not None
     assert header.step == 7, "the header is read without running anything of the file"
-
-
-def test_reading_a_header_runs_nothing(tmp_path: Path) -> None:
-    class Evil:
-        def __reduce__(self) -> tuple[Any, ...]:
-            return (Path.touch, (tmp_path / "ran",))
-
-    torch.save({"global_step": 3, "x": Evil()}, tmp_path / "evil.ckpt")
-    header = read_header(tmp_path / "evil.ckpt")
-    assert header is not None
-    assert header.step == 3
-    assert not (tmp_path / "ran").exists()
 
 
 class Colour(enum.IntEnum):
@@ -205,16 +147,6 @@ def test_drills(tmp_path: Path) -> None:
         AtomicCheckpointIO("kill@save").save_checkpoint(state(2, size=9999), path)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    assert load_checkpoint(path)["global_step"] == 1
+    assert read_checkpoint(path)["global_step"] == 1
     assert len(list(tmp_path.glob(".last.ckpt.*.tmp"))) == 1, "the half-written file is under another name"
     fault_point("save", "kill@500")
-
-
-def test_sidecar_is_believed_only_for_its_own_file(tmp_path: Path) -> None:
-    path = tmp_path / "epoch=1-score=0.5.ckpt"
-    AtomicCheckpointIO().save_checkpoint(state(), path)
-    assert sidecar_path(path).name == "epoch=1-score=0.5.json"
-    assert read_sidecar(path) is None
-    for text in ("{", "[]", '{"size": 1}'):
-        sidecar_path(path).write_text(text)
-        assert read_sidecar(path) is None

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from amt.model.checkpoint_names import split_exp_id
 from amt.training.identity import (
     RunDecision,
     decide_run,
     describe,
     run_folder,
-    split_exp_id,
     validate_resume_max_steps,
 )
 
@@ -197,32 +197,6 @@ def test_going_back_behind_a_newer_last_is_refused(folder: Path) -> None:
     save(ckpt(folder, "unknown.ckpt"), 3)
     with pytest.raises(ValueError, match="AMT_ALLOW_REWIND"):
         decide_run(folder, "exp", "unknown")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("exp", ("exp", None)),
-        ("exp=1", ("exp=1", None)),
-        ("exp@last", ("exp", "last")),
-        (f"exp@{BEST}", ("exp", BEST)),
-        ("exp@v2@last.ckpt", ("exp@v2", "last.ckpt")),
-        ("exp@/data/a@b/c@d.ckpt", ("exp", "/data/a@b/c@d.ckpt")),
-        ("exp@v2@./x@y.ckpt", ("exp@v2", "./x@y.ckpt")),
-        ("exp@~/x.ckpt", ("exp", "~/x.ckpt")),
-        ("é 1@last", ("é 1", "last")),
-    ],
-)
-def test_split_exp_id(text: str, expected: tuple[str, str | None]) -> None:
-    assert split_exp_id(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text", ["", " ", "exp@", "@last", "../other/exp", "a/b", "..", "a\\b", "a\nb", "../x@last"]
-)
-def test_names_that_are_no_folder_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"exp_id|names no checkpoint"):
-        split_exp_id(text)
 
 
 def test_run_folder_stays_inside_the_log_folder(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.trainer.states import TrainerFn
 
 from ...config import CheckpointConfig, nearest
-from ..checkpoint_header import (
+from ...model.checkpoint_header import (
     CALLBACK_KEY,
     file_stamp,
     parse_lineage,
@@ -27,8 +27,9 @@ from ..checkpoint_header import (
     read_header,
     sidecar_path,
 )
+from ...model.checkpoint_names import LAST_NAME
 from ..checkpoint_io import CheckpointWriteError, copy_file
-from ..run_folder import LAST_NAME, remove_stale_temporaries, write_text
+from ..run_folder import remove_stale_temporaries, write_text
 from .ranking import Ranking, Row, file_name, scores_in_names, validate_template
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from ...model.checkpoint_names import LAST_NAME
+
 Row = tuple[str, float, int]
 """(file name relative to the checkpoint folder, score, step)."""
 
@@ -78,7 +80,7 @@ def validate_template(template: str) -> None:
                 f"AMT_CHECKPOINT_FILENAME: {match[0]!r} has no valid number format ({error}); "
                 "write for example {validation/macro_onset_f:.4f}"
             ) from error
-    if file_name(template, 1, 1, {}) in ("step=1.ckpt", "preval-step=1.ckpt", "last.ckpt"):
+    if file_name(template, 1, 1, {}) in ("step=1.ckpt", "preval-step=1.ckpt", LAST_NAME):
         raise ValueError(
             f"AMT_CHECKPOINT_FILENAME {template!r} gives the names of the periodic files; add a score"
         )

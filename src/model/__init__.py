@@ -1,0 +1,21 @@
+"""The network, from waveform to token logits, and the files its weights lie in."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .build import build_model
+    from .transcriber import Encoded, Transcriber
+
+__all__ = ["Encoded", "Transcriber", "build_model"]
+
+# Loaded when first used, so that looking at a checkpoint file does not load torch.
+_HOMES = {"Encoded": "transcriber", "Transcriber": "transcriber", "build_model": "build"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,65 @@
+"""What ``exp@checkpoint`` means: the two parts, and the file a checkpoint's name stands for.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+CHECKPOINTS = "checkpoints"
+"""Folder of a run that holds its checkpoint files."""
+LAST_NAME = "last.ckpt"
+"""The newest state of a run."""
+_PATH_STARTS = ("/", "./", "../", "~")
+
+
+def split_exp_id(text: str) -> tuple[str, str | None]:
+    """``"exp@checkpoint"`` -> ``("exp", "checkpoint")``; without ``@`` the checkpoint is None.
+
+    The last ``@`` splits, so ``exp@v2@last.ckpt`` is the experiment ``exp@v2``; but the first ``@`` that
+    is followed by the start of a path (``/``, ``./``, ``../`` or ``~``) splits before it, so a path may
+    hold ``@`` itself. ``=`` has no meaning in either part.
+
+    Raises:
+        ValueError: when a part is empty or the experiment's name cannot be a folder of its own.
+    """
+    experiment, checkpoint = text, None
+    if "@" in text:
+        positions = [index for index, char in enumerate(text) if char == "@"]
+        paths = [index for index in positions if text[index + 1 :].startswith(_PATH_STARTS)]
+        cut = paths[0] if paths else positions[-1]
+        experiment, checkpoint = text[:cut], text[cut + 1 :]
+        if not checkpoint:
+            raise ValueError(
+                f"{text!r} names no checkpoint after '@': write {experiment}@last or {experiment}"
+            )
+    check_folder_name("exp_id", experiment)
+    return experiment, checkpoint
+
+
+def check_folder_name(kind: str, name: str) -> None:
+    """Refuse a name that cannot be one folder in the log folder.
+
+    Raises:
+        ValueError: names ``kind``.
+    """
+    if not name.strip() or name in (".", ".."):
+        raise ValueError(f"{kind} must be a name, not {name!r}")
+    if any(char in "/\\" or ord(char) < 32 for char in name):
+        raise ValueError(
+            f"{kind} {name!r} must not contain '/', '\\' or control characters: it is the name of one folder "
+            "in the log folder (AMT_LOG_DIR moves that)"
+        )
+
+
+def find_named(folder: Path, name: str) -> Path | None:
+    """The file that ``name`` stands for in the folder ``checkpoints``, or None when there is none.
+
+    ``.ckpt`` may be left out, ``/`` may stand where the file has ``_``, and a name that begins like a path
+    is one.
+    """
+    is_path = name.startswith(_PATH_STARTS)
+    bases = [Path(name).expanduser()] if is_path else [folder / name, folder / name.replace("/", "_")]
+    candidates = [path for base in bases for path in (base, Path(f"{base}.ckpt"))]
+    return next((path for path in candidates if path.is_file()), None)

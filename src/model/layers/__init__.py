@@ -1,0 +1,1 @@
+"""Small parts that encoders and decoders share."""

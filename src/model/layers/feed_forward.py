@@ -1,0 +1,46 @@
+"""Feed-forward layers: two linear layers, and the gated form of T5 v1.1.
+
+Axes: D width.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .activations import get_activation
+
+
+class MLP(nn.Module):
+    """Linear, activation, linear, with biases: the feed-forward of Perceiver-TF."""
+
+    def __init__(self, width: int, widening: int, activation: str) -> None:
+        super().__init__()
+        self.dense1 = nn.Linear(width, width * widening)
+        self.dense2 = nn.Linear(width * widening, width)
+        self.activation = get_activation(activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, D) → (…, D)."""
+        out: Tensor = self.dense2(self.activation(self.dense1(x)))
+        return out
+
+
+class T5GatedMLP(nn.Module):
+    """``wo(drop(gelu_new(wi_0 x) · wi_1 x))`` without biases (Raffel et al. 2020, v1.1)."""
+
+    def __init__(self, width: int, widening: int, dropout: float) -> None:
+        super().__init__()
+        self.wi_0 = nn.Linear(width, width * widening, bias=False)
+        self.wi_1 = nn.Linear(width, width * widening, bias=False)
+        self.wo = nn.Linear(width * widening, width, bias=False)
+        self.dropout = dropout
+        nn.init.normal_(self.wi_0.weight, std=width**-0.5)
+        nn.init.normal_(self.wi_1.weight, std=width**-0.5)
+        nn.init.normal_(self.wo.weight, std=(width * widening) ** -0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, D) → (…, D)."""
+        hidden = F.gelu(self.wi_0(x), approximate="tanh") * self.wi_1(x)
+        out: Tensor = self.wo(F.dropout(hidden, self.dropout, self.training))
+        return out

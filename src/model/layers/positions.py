@@ -1,0 +1,43 @@
+"""Sinusoids and T5 distance buckets.
+
+Axes: D width.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+TOKEN_BASE = 10000.0
+"""Base of the decoder's token positions (Vaswani et al. 2017)."""
+FRAME_BASE = 1000.0
+"""Base of time positions in frames: the fastest turns one radian a frame, the slowest stays distinct
+over segments of seconds."""
+
+
+def sinusoids(positions: Tensor, width: int, base: float = TOKEN_BASE) -> Tensor:
+    """(…) positions, not necessarily whole → (…, D): sines in the first half, cosines in the second.
+
+    ``angle(p, m) = p / base^(2m/D)``; for odd ``width`` the sine half is the larger. Worked out in
+    float64, given as float32.
+    """
+    num_sines = (width + 1) // 2
+    order = torch.arange(num_sines, dtype=torch.float64, device=positions.device)
+    angles = positions.double()[..., None] * base ** (-2.0 * order / width)
+    table = torch.cat([angles.sin(), angles.cos()[..., : width // 2]], dim=-1)
+    return table.float()
+
+
+def causal_buckets(distance: Tensor, num_buckets: int = 32, max_distance: int = 128) -> Tensor:
+    """Bucket of each distance back in time (0 = itself) of T5's relative bias (Raffel et al. 2020).
+
+    The first half of the buckets are exact, the rest grow logarithmically up to ``max_distance``.
+    Negative distances (the future) fall in bucket 0; a causal mask hides them.
+    """
+    distance = distance.clamp(min=0)
+    num_exact = num_buckets // 2
+    scale = (num_buckets - num_exact) / math.log(max_distance / num_exact)
+    large = num_exact + (torch.log(distance.clamp(min=1).float() / num_exact) * scale).long()
+    return torch.where(distance < num_exact, distance, large.clamp(max=num_buckets - 1))

@@ -1,0 +1,178 @@
+"""The main job on a fresh machine: data, training, transcription of a held-out song, scores, report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..data.store import SongStore
+from ..inference.files import atomic_path
+from ..inference.piano_roll import draw_piano_roll
+from ..inference.render import render_notes, write_wav
+from ..inference.transcriber import SongTranscriber, load_transcriber, untrained_transcriber
+from ..notes import array_to_notes, write_midi
+from .build import build_quickstart
+from .report import Example, QuickstartResult, read_metrics, write_report
+from .scoring import SplitScore, score_random, score_song, score_split, voice_notes, write_scores
+
+TEST_SPLITS = ("test_standard", "test_hard")
+STORE_NAME = "quickstart"
+PINNED = Path(__file__).with_name("pinned.json")
+"""Content hashes of the test splits of the default data set."""
+
+
+@dataclass(frozen=True)
+class QuickstartPaths:
+    """Where a quick-start run reads and writes."""
+
+    data_home: Path
+    run_folder: Path
+    """Folder of the training run."""
+    out: Path
+    """Folder of the results."""
+
+
+def ensure_data(data_home: Path, say: Callable[[str], None]) -> SongStore:
+    """Open the quick-start store, building it first when it is not there."""
+    place = data_home / STORE_NAME
+    if (place / "store.json").exists():
+        say(f"data: {place} is there already")
+    else:
+        build_quickstart(place)
+    return SongStore.open(place)
+
+
+def data_note(store: SongStore) -> str:
+    """Whether the test songs are byte for byte those the published figures were measured on."""
+    pinned: dict[str, str] = json.loads(PINNED.read_text(encoding="utf-8"))
+    differing = [split for split in TEST_SPLITS if store.content_hash(split) != pinned[split]]
+    if not differing:
+        return "test songs are those of docs/results.md (hashes agree)"
+    return f"{', '.join(differing)} differ from those of docs/results.md: compare figures with care"
+
+
+def score_systems(
+    trained: SongTranscriber, store: SongStore, say: Callable[[str], None]
+) -> dict[str, dict[str, SplitScore]]:
+    """Voice scores of the trained model, the same model untrained, and random notes, on the test splits."""
+    untrained = untrained_transcriber(trained.experiment, seed=trained.experiment.seed, device="cpu")
+    scores: dict[str, dict[str, SplitScore]] = {"trained": {}, "untrained": {}, "random": {}}
+    for split in TEST_SPLITS:
+        say(f"scoring {split}: {store.splits[split]} songs")
+        scores["trained"][split] = score_split(trained, store, split)
+        scores["untrained"][split] = score_split(untrained, store, split)
+        scores["random"][split] = score_random(store, split)
+    return scores
+
+
+def make_example(
+    transcriber: SongTranscriber, store: SongStore, split: str, number: int, out: Path
+) -> Example:
+    """Transcribe one held-out song; writes its WAV, MIDI, reference MIDI, PNG and rendered WAV into ``out``."""
+    song = store.song(split, number)
+    audio = song.mix()
+    name = f"{split}-{song.song_id}"
+    estimate = transcriber.transcribe(audio, song.sample_rate).notes
+    reference = voice_notes(array_to_notes(song.notes))
+    score = score_song(song.song_id, reference, estimate)
+    write_wav(out / f"{name}.wav", audio, song.sample_rate)
+    write_midi(estimate, out / f"{name}.mid")
+    write_midi(reference, out / f"{name}-reference.mid")
+    write_wav(out / f"{name}-transcription.wav", render_notes(estimate, 16000), 16000)
+    draw_piano_roll(
+        out / f"{name}.png",
+        estimate,
+        reference,
+        duration=len(audio) / song.sample_rate,
+        title=f"{song.song_id} ({split}, synthetic): onset F1 {score.onset_f:.2f}",
+    )
+    return Example(
+        title=f"{song.song_id} ({split})",
+        audio=audio,
+        sample_rate=song.sample_rate,
+        estimate=estimate,
+        reference=reference,
+        onset_f=score.onset_f,
+        offset_f=score.offset_f,
+    )
+
+
+def print_table(scores: dict[str, dict[str, SplitScore]], say: Callable[[str], None]) -> None:
+    """The headline: voice onset F1 of each system on each test split."""
+    say("")
+    say("voice onset F1 (50 ms, 50 cents), held-out tunes, synthetic data")
+    for split in TEST_SPLITS:
+        first = scores["trained"][split]
+        say(f"  {split}: {first.num_songs} songs, {first.num_notes} notes")
+        for system, row in scores.items():
+            score = row[split]
+            low, high = score.interval
+            say(
+                f"    {system:10s} {score.onset_f:.3f}   95 % interval {low:.3f} to {high:.3f}   "
+                f"P {score.precision:.3f}  R {score.recall:.3f}  with offsets {score.offset_f:.3f}"
+            )
+
+
+def run_quickstart(
+    paths: QuickstartPaths,
+    train: Callable[[], int],
+    *,
+    minutes: float,
+    seed: int,
+    say: Callable[[str], None] = print,
+) -> int:
+    """Data, training, transcription, scores and report; returns an exit status.
+
+    Args:
+        paths: where everything lies.
+        train: runs the training to its end and returns its exit status.
+        minutes: time budget of the training, for the record.
+        seed: of the run, for the record.
+        say: prints a line.
+    """
+    started = time.monotonic()
+    store = ensure_data(paths.data_home, say)
+    note = data_note(store)
+    say(f"data: {sum(store.splits.values())} songs; {note}")
+    status = train()
+    if status != 0:
+        return status
+    checkpoint = paths.run_folder / "checkpoints" / "last.ckpt"
+    paths.out.mkdir(parents=True, exist_ok=True)
+    kept = paths.out / "model.ckpt"
+    with atomic_path(kept) as temporary:
+        shutil.copyfile(checkpoint, temporary)
+    trained = load_transcriber(kept, device="cpu")
+    scores = score_systems(trained, store, say)
+    examples = [make_example(trained, store, split, 0, paths.out) for split in TEST_SPLITS]
+    parameters = sum(weight.numel() for weight in trained.model.parameters())
+    facts = {
+        "minutes": minutes,
+        "seed": seed,
+        "parameters": parameters,
+        "data": note,
+        "test_hashes": {split: store.content_hash(split) for split in TEST_SPLITS},
+        "checkpoint_sha256": hashlib.sha256(kept.read_bytes()).hexdigest(),
+        "all_seconds": round(time.monotonic() - started, 1),
+    }
+    write_scores(paths.out / "metrics.json", scores, facts)
+    shown = {
+        "model": f"{parameters:,} parameters, task {trained.experiment.task}",
+        "training": f"{minutes:g} minutes on CPU, seed {seed}",
+        "data": f"synthetic; {note}",
+    }
+    write_report(
+        paths.out / "report.html",
+        QuickstartResult(scores, read_metrics(paths.run_folder / "metrics.csv"), examples, shown),
+    )
+    print_table(scores, say)
+    say("")
+    say(f"model      {kept}")
+    say(f"report     {paths.out / 'report.html'}")
+    say(f"MIDI, PNG  {paths.out}")
+    return 0

@@ -1,0 +1,232 @@
+"""Shared by the tests of the network: golden files, published weights, small configurations."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from amt.config import AudioConfig, ModelConfig, PerceiverTFConfig, PreEncoderConfig, T5DecoderConfig
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "model"
+
+# Names of published checkpoints (left) and of this network (right), applied in order.
+PUBLISHED_NAMES = [
+    (r"^pre_encoder\.0\.", "pre_encoder."),
+    (r"^pre_decoder\.0\.projection_layer\.", "pre_decoder."),
+    (r"^lm_head\.lm_head\.", "decoder.lm_head."),
+    (r"^embed_tokens\.", "decoder.embed."),
+    (r"latent_array\.latents$", "latents"),
+    (r"pos_emb\._pos_emb$", "positions"),
+    (r"spectral_cross_attention\.self\.layernorm1\.", "cross_attention.query_norm."),
+    (r"spectral_cross_attention\.self\.layernorm2\.", "cross_attention.key_norm."),
+    (r"spectral_cross_attention\.(self\.|output\.(?=dense))", "cross_attention."),
+    (r"(local|temporal)_transformer\.", r"\1_layers."),
+    (r"\.attention\.self\.layernorm1\.", ".attention.norm."),
+    (r"\.attention\.(self|output)\.", ".attention."),
+    (r"attention\.dense\.", "attention.output."),
+    (r"_layers\.(\d+)\.layernorm\.", r"_layers.\1.feed_forward.norm."),
+    (r"_layers\.(\d+)\.mlp\.", r"_layers.\1.feed_forward.mlp."),
+    (r"^decoder\.decoder\.", "decoder."),
+    (r"^decoder\.final_layer_norm\.", "decoder.final_norm."),
+    (r"^decoder\.block\.0\.layer\.0\.SelfAttention\.relative_attention_bias\.", "decoder.relative_bias."),
+    (r"^decoder\.block\.(\d+)\.", r"decoder.layers.\1."),
+    (r"\.layer\.0\.layer_norm\.", ".self_norm."),
+    (r"\.layer\.1\.layer_norm\.", ".cross_norm."),
+    (r"\.layer\.2\.layer_norm\.", ".ff_norm."),
+    (r"\.layer\.0\.SelfAttention\.", ".self_attention."),
+    (r"\.layer\.1\.EncDecAttention\.", ".cross_attention."),
+    (r"\.layer\.2\.DenseReluDense\.", ".feed_forward."),
+]
+
+
+def _our_name(published: str) -> str:
+    """The name of a published weight in this network."""
+    for pattern, replacement in PUBLISHED_NAMES:
+        published = re.sub(pattern, replacement, published)
+    return published
+
+
+def published_name(ours: str) -> str:
+    """The published name of a weight of this network: the other way round, by hand."""
+    name = ours
+    for pattern, replacement in [
+        (r"^pre_encoder\.", "pre_encoder.0."),
+        (r"^pre_decoder\.", "pre_decoder.0.projection_layer."),
+        (r"^decoder\.lm_head\.", "lm_head.lm_head."),
+        (r"^decoder\.embed\.", "embed_tokens."),
+        (r"^encoder\.latents$", "encoder.latent_array.latents"),
+        (r"^encoder\.positions$", "encoder.pos_emb._pos_emb"),
+        (r"^(encoder.*)\.cross_attention\.query_norm\.", r"\1.spectral_cross_attention.self.layernorm1."),
+        (r"^(encoder.*)\.cross_attention\.key_norm\.", r"\1.spectral_cross_attention.self.layernorm2."),
+        (r"^(encoder.*)\.cross_attention\.output\.", r"\1.spectral_cross_attention.output.dense."),
+        (r"^(encoder.*)\.cross_attention\.", r"\1.spectral_cross_attention.self."),
+        (r"(local|temporal)_layers\.", r"\1_transformer."),
+        (r"(_transformer\.\d+\.attention)\.norm\.", r"\1.self.layernorm1."),
+        (r"(_transformer\.\d+\.attention)\.output\.", r"\1.output.dense."),
+        (r"(_transformer\.\d+\.attention)\.(query|key|value)\.", r"\1.self.\2."),
+        (r"(_transformer\.\d+)\.feed_forward\.norm\.", r"\1.layernorm."),
+        (r"(_transformer\.\d+)\.feed_forward\.mlp\.", r"\1.mlp."),
+        (r"^decoder\.final_norm\.", "decoder.decoder.final_layer_norm."),
+        (r"^decoder\.layers\.(\d+)\.", r"decoder.decoder.block.\1."),
+        (r"(block\.\d+)\.self_norm\.", r"\1.layer.0.layer_norm."),
+        (r"(block\.\d+)\.cross_norm\.", r"\1.layer.1.layer_norm."),
+        (r"(block\.\d+)\.ff_norm\.", r"\1.layer.2.layer_norm."),
+        (r"(block\.\d+)\.self_attention\.", r"\1.layer.0.SelfAttention."),
+        (r"(block\.\d+)\.cross_attention\.", r"\1.layer.1.EncDecAttention."),
+        (r"(block\.\d+)\.feed_forward\.", r"\1.layer.2.DenseReluDense."),
+    ]:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def _fill_rule() -> Any:
+    spec = importlib.util.spec_from_file_location("fill_rule", GOLDEN / "fill_rule.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_and_seed() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def golden() -> Callable[[str], dict[str, Tensor]]:
+    """The tensors of one golden file."""
+
+    def load(name: str) -> dict[str, Tensor]:
+        with np.load(GOLDEN / f"{name}.npz") as arrays:
+            return {key: torch.from_numpy(arrays[key]) for key in arrays.files}
+
+    return load
+
+
+@pytest.fixture
+def golden_json() -> Callable[[str], dict[str, Any]]:
+    def load(name: str) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
+        return loaded
+
+    return load
+
+
+@pytest.fixture
+def our_name() -> Callable[[str], str]:
+    """The name of a published weight in this network."""
+    return _our_name
+
+
+@pytest.fixture
+def load_published() -> Callable[..., None]:
+    """Load the ``sd/`` entries of a golden file under our names, all of them and nothing else."""
+
+    def load(module: nn.Module, arrays: dict[str, Tensor], prefix: str = "", drop: str = "") -> None:
+        state = {
+            _our_name(prefix + key[3:]).removeprefix(drop): value
+            for key, value in arrays.items()
+            if key.startswith("sd/")
+        }
+        missing, unexpected = module.load_state_dict(state, strict=False)
+        assert not unexpected
+        assert not [key for key in missing if not key.startswith(("embed.", "lm_head."))]
+
+    return load
+
+
+@pytest.fixture
+def fill_published() -> Callable[[nn.Module], None]:
+    """Fill a whole network with the weights that the golden fill rule derives from published names."""
+    rule = _fill_rule()
+
+    def fill(model: nn.Module) -> None:
+        for ours, value in model.state_dict().items():
+            name = published_name(ours)
+            assert _our_name(name) == ours
+            filled = rule.filled(name, tuple(value.shape))
+            if filled is not None:
+                value.copy_(torch.from_numpy(filled))
+
+    return fill
+
+
+@pytest.fixture
+def golden_audio() -> Callable[[int, int, int], Tensor]:
+    """The audio of the golden files: (examples, samples, seed) → (B, 1, S)."""
+    rule = _fill_rule()
+    return lambda examples, samples, seed: torch.from_numpy(rule.audio(examples, samples, seed))
+
+
+@pytest.fixture
+def quick_model() -> ModelConfig:
+    """The network of the quick start."""
+    return ModelConfig(
+        pre_encoder=PreEncoderConfig(type="strided", out_channels=32, time_stride=2),
+        encoder=PerceiverTFConfig(
+            num_latents=4,
+            d_latent=64,
+            d_model=64,
+            qk_channels=64,
+            v_channels=64,
+            num_heads=4,
+            num_blocks=1,
+            num_local_layers=1,
+            num_temporal_layers=1,
+            ff_widening=2,
+            norm_type="rms_norm",
+            sca_feed_forward=True,
+            attention_to_channel=False,
+            position_encoding="sinusoidal",
+            dropout=0.0,
+            init_std=0.08,
+        ),
+        decoder=T5DecoderConfig(
+            d_model=128, num_heads=4, d_kv=32, num_layers=2, dropout=0.0, position_scale=0.3
+        ),
+        memory_positions="sinusoid",
+        memory_norm=True,
+        shift_embedding_init="sinusoid",
+        frame_groups=("voice",),
+    )
+
+
+@pytest.fixture
+def quick_audio() -> AudioConfig:
+    return AudioConfig(codec="logspec", segment_samples=24000, hop_length=300)
+
+
+@pytest.fixture
+def small_model() -> ModelConfig:
+    """A small network of the published kind."""
+    return ModelConfig(
+        pre_encoder=PreEncoderConfig(out_channels=8),
+        encoder=PerceiverTFConfig(
+            num_latents=3,
+            d_latent=16,
+            d_model=16,
+            qk_channels=16,
+            v_channels=16,
+            num_heads=4,
+            num_blocks=2,
+            num_local_layers=1,
+            num_temporal_layers=1,
+        ),
+        decoder=T5DecoderConfig(d_model=24, num_heads=3, d_kv=8, num_layers=2),
+    )
+
+
+@pytest.fixture
+def small_audio() -> AudioConfig:
+    return AudioConfig(codec="melspec", segment_samples=4000, hop_length=300, n_mels=64)

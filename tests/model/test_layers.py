@@ -1,0 +1,68 @@
+"""Norms, sinusoids and buckets."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers.models.t5.modeling_t5 import T5Attention
+
+from amt.model.layers.activations import get_activation
+from amt.model.layers.norms import RMSNorm, make_norm
+from amt.model.layers.positions import causal_buckets, sinusoids
+
+
+def test_rms_norm_gradient():
+    """The hand-written gradient of the CPU path, in float64 against finite differences."""
+    from amt.model.layers.norms import _RMSNormFunction
+
+    x = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda a, b: _RMSNormFunction.apply(a, b, 1e-3), (x, weight))
+
+
+def test_rms_norm_equals_builtin():
+    norm = RMSNorm(16, 1e-6)
+    torch.nn.init.normal_(norm.weight)
+    x = torch.randn(2, 5, 16).transpose(0, 1).requires_grad_()
+    y, expected = norm(x), F.rms_norm(x, (16,), norm.weight, 1e-6)
+    torch.testing.assert_close(y, expected)
+    gradient = torch.randn(16, 2, 5).permute(2, 1, 0)
+    got = torch.autograd.grad(y, (x, norm.weight), gradient)
+    torch.testing.assert_close(got, torch.autograd.grad(expected, (x, norm.weight), gradient))
+    with torch.no_grad():
+        torch.testing.assert_close(norm(x), expected)
+    assert norm(x.bfloat16()).dtype == torch.bfloat16
+    assert norm(torch.zeros(1, 16)).isfinite().all()
+
+
+def test_sinusoids():
+    table = sinusoids(torch.arange(7), 6)
+    assert table.shape == (7, 6)
+    for m in range(3):
+        angle = 3 / 10000 ** (2 * m / 6)
+        assert math.isclose(float(table[3, m]), math.sin(angle), abs_tol=1e-6)
+        assert math.isclose(float(table[3, 3 + m]), math.cos(angle), abs_tol=1e-6)
+    assert sinusoids(torch.arange(4), 5).shape == (4, 5)
+    assert sinusoids(torch.arange(4), 5)[0].tolist() == [0, 0, 0, 1, 1]
+    half = sinusoids(torch.tensor([1.5]), 8, 1000.0)
+    assert math.isclose(float(half[0, 0]), math.sin(1.5), abs_tol=1e-6)
+
+
+def test_buckets_against_transformers():
+    distance = torch.arange(0, 3000)
+    judge = T5Attention._relative_position_bucket(-distance, bidirectional=False)
+    assert torch.equal(causal_buckets(distance), judge)
+    assert int(causal_buckets(torch.tensor(-5))) == 0
+
+
+def test_names():
+    x = torch.randn(100)
+    torch.testing.assert_close(get_activation("gelu")(x), F.gelu(x))
+    torch.testing.assert_close(get_activation("gelu_new")(x), F.gelu(x, approximate="tanh"))
+    with pytest.raises(ValueError, match="gelu"):
+        get_activation("gelo")
+    with pytest.raises(ValueError, match="rms_norm"):
+        make_norm("rms", 4)
