@@ -9,7 +9,7 @@ QUICKSTART_MINUTES ?= 10
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install quickstart test test-slow lint types bench clean
+.PHONY: help install quickstart test test-slow lint types bench compare clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,17 @@ types: $(INSTALLED) ## check types
 
 bench: $(INSTALLED) ## measure speed
 	@for file in benchmarks/bench_*.py; do echo "$$file"; $(PY) "$$file" || exit 1; done
+
+BASIC_PITCH := .bench/basic-pitch
+
+$(BASIC_PITCH)/.installed: benchmarks/basic_pitch/requirements.txt
+	test -x $(BASIC_PITCH)/bin/python || $(PYTHON) -m venv $(BASIC_PITCH)
+	$(BASIC_PITCH)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(BASIC_PITCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps basic-pitch==0.4.0
+	@touch $@
+
+compare: $(INSTALLED) $(BASIC_PITCH)/.installed ## score basic-pitch (own environment) on the quick-start test songs
+	$(PY) benchmarks/basic_pitch/compare.py --python $(BASIC_PITCH)/bin/python
 
 clean: ## remove caches and build products; data, logs and .venv stay
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .bench

@@ -47,7 +47,9 @@ def read(events: list[Event], reading: str, low: int, high: int) -> list[Note]:
     return [Note(start, end, pitch, 100) for start, end, pitch, _ in sorted(events)]
 
 
-def score_estimates(estimates: dict[str, list[Event]], references: dict[str, list[Note]], reading: str) -> float:
+def score_estimates(
+    estimates: dict[str, list[Event]], references: dict[str, list[Note]], reading: str
+) -> float:
     """Mean onset F1 over songs."""
     scores = []
     for song, reference in references.items():
@@ -59,7 +61,9 @@ def score_estimates(estimates: dict[str, list[Event]], references: dict[str, lis
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--checkpoint", default=str(ROOT / "quickstart" / "model.ckpt"))
     parser.add_argument("--store", type=Path, default=ROOT / "data" / "quickstart")
     parser.add_argument("--python", default=str(ROOT / ".bench" / "basic-pitch" / "bin" / "python"))
@@ -85,7 +89,8 @@ def main() -> None:
         for pair, songs in estimates.items():
             for reading in READINGS:
                 rows[f"basic-pitch {pair} {reading}"] = score_estimates(songs, references, reading)
-        print(f"\n{split}: {len(references)} songs, {sum(map(len, references.values()))} voice notes (synthetic)")
+        notes = sum(map(len, references.values()))
+        print(f"\n{split}: {len(references)} songs, {notes} voice notes (synthetic)")
         for name, value in sorted(rows.items(), key=lambda item: item[1]):
             print(f"  {value:.3f}  {name}")
     if Path(arguments.checkpoint).exists():

@@ -7,6 +7,7 @@ from .reading import (
     audio_length,
     is_audio_file,
     iterate_blocks,
+    looks_like_audio,
     read_audio,
 )
 from .windows import cut_windows, hop_samples, num_sliding_windows, num_windows
@@ -20,6 +21,7 @@ __all__ = [
     "hop_samples",
     "is_audio_file",
     "iterate_blocks",
+    "looks_like_audio",
     "num_sliding_windows",
     "num_windows",
     "read_audio",

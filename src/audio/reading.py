@@ -21,6 +21,7 @@ Samples = npt.NDArray[np.float32]
 _SEEKABLE = frozenset({"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "CAF", "FLAC"})
 """Formats where a seek lands on the right sample. libsndfile's MP3 seek does not, so others are decoded
 from their start."""
+AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".mp3", ".ogg", ".opus", ".aif", ".aiff", ".m4a", ".w64"})
 _READ_FRAMES = 1 << 17
 _BROKEN = 1e5
 """A sample beyond this is damage, not loudness, and becomes 0 as NaN does."""
@@ -54,6 +55,11 @@ def audio_length(path: str | Path, sample_rate: int = 16000) -> int:
     """Samples :func:`read_audio` gives for the whole file. Reads the header only."""
     info = audio_info(path)
     return _converted_length(info.frames, info.sample_rate, sample_rate)
+
+
+def looks_like_audio(path: str | Path) -> bool:
+    """Whether the ending of a file's name is that of audio, whatever it holds."""
+    return Path(path).suffix.lower() in AUDIO_SUFFIXES
 
 
 def is_audio_file(path: str | Path) -> bool:

@@ -15,10 +15,11 @@ from ..config.environment import Environment
 from ..config.experiment import Experiment
 from ..config.recipes import AUGMENT_PROFILES, get_recipe
 from ..config.tasks import get_task, list_tasks
-from .options import NO_FRAME_HEAD
+from .options_model import NO_FRAME_HEAD
 from .parser import WIDTH, CommandLine, Given, UsageError
 
 DEFAULT = "default"
+_WARMUP = "lr_schedule.warmup_steps"
 _JOIN = "\u00a0"
 """Stands for a space that must not break while lines are wrapped."""
 
@@ -83,6 +84,8 @@ def resolve(exp_id: str, command: CommandLine, environment: Environment) -> Reso
     for given in command.given.values():
         for leaf, value in flag_values(given).items():
             _set(leaf, value, given, changes, origins, flags)
+    if "lr_schedule.name" in flags and origins.get(_WARMUP, "").startswith("--recipe"):
+        del changes[_WARMUP], origins[_WARMUP]  # a recipe's warm-up is that of the recipe's schedule
     experiment = replace_leaves(Experiment(), changes)
     _check_task(experiment)
     return Resolved(experiment, origins, flags)

@@ -19,7 +19,7 @@ def run_command(work: Callable[[Sequence[str]], int], argv: Sequence[str] | None
     """Run ``work`` on ``argv`` (the program's own when None) and return the exit code.
 
     A user's mistake (a ``ValueError`` raised by this package, an error of a class of its own, or a missing
-    file) prints one sentence; any other error keeps its traceback, since it is ours.
+    file) prints one sentence, once on each machine; any other error keeps its traceback, since it is ours.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -32,7 +32,8 @@ def run_command(work: Callable[[Sequence[str]], int], argv: Sequence[str] | None
     except Exception as error:
         if not is_users_mistake(error):
             raise
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        if first_on_machine(os.environ):
+            print(f"error: {error}", file=sys.stderr, flush=True)
         return EXIT_ERROR
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr, flush=True)
@@ -57,6 +58,11 @@ def first_process(environ: Mapping[str, str]) -> bool:
         if environ.get(name, ""):
             return environ[name] == "0"
     return all(environ.get(name, "") in ("", "0") for name in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
+
+
+def first_on_machine(environ: Mapping[str, str]) -> bool:
+    """Whether this process speaks of what may be wrong with its machine: a file can be missing on one."""
+    return all(environ.get(name, "") in ("", "0") for name in ("LOCAL_RANK", "SLURM_LOCALID"))
 
 
 def warn(sentence: str) -> None:

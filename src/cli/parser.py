@@ -50,6 +50,36 @@ class Option:
 
 
 @dataclass(frozen=True)
+class Section:
+    """Makes the options of one group of the help."""
+
+    title: str
+    prefix: str
+    """Stands before targets that begin with a dot."""
+
+    def __call__(
+        self,
+        short: str,
+        long: str,
+        kind: str,
+        targets: str,
+        help: str,
+        *,
+        count: int = 1,
+        metavar: str = "",
+        choices: tuple[str, ...] = (),
+        may_be_empty: bool = False,
+        only: bool | None = None,
+        refusal: str = "",
+    ) -> Option:
+        """One option; ``targets`` are leaves of the experiment, parted by spaces."""
+        leaves = tuple(self.prefix + leaf if leaf.startswith(".") else leaf for leaf in targets.split())
+        return Option(
+            long, help, short, kind, leaves, count, metavar, choices, self.title, may_be_empty, only, refusal
+        )
+
+
+@dataclass(frozen=True)
 class Given:
     """An option as it stood on the command line."""
 

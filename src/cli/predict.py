@@ -56,6 +56,12 @@ PREDICT_OPTIONS: tuple[Option, ...] = (
         kind="int",
         group="options",
     ),
+    Option(
+        "--overlap",
+        "share of a window that the next one hears again (0 to 0.9); the checkpoint's if not given",
+        kind="float",
+        group="options",
+    ),
 )
 PREDICT_DEFAULTS = {"--format": "mid png", "--device": "auto"}
 
@@ -115,6 +121,7 @@ def _run(argv: Sequence[str]) -> int:
         log_dir=environment.log_dir,
         device=str(command.get("--device", "auto")),
         batch_size=batch_size or None,
+        overlap=float(command.get("--overlap", 0.0)) if command.has("--overlap") else None,
         formats=tuple(dict.fromkeys("mid" if name == "midi" else str(name) for name in formats)),
         reference=Path(reference) if reference else None,
     )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ..config.environment import EXAMPLES, SCRIPT_VARIABLES, VARIABLES, read_environment
 from ..config.experiment import Experiment
 from ..model.checkpoint_names import split_exp_id
+from ..training.handover import decide_once
 from ..training.identity import decide_run, run_folder
 from ..training.identity import describe as describe_run
 from .assemble import describe, leaves, resolve, show
-from .command import EXIT_OK, first_process, run_command, warn
+from .command import EXIT_ERROR, EXIT_OK, first_process, run_command, warn
 from .options import GROUPS, OPTIONS
 from .parser import CommandLine, UsageError, format_help, parse
 from .precedence import resume, stored_experiment
@@ -90,6 +92,9 @@ def _run(argv: Sequence[str]) -> int:
 
 def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
     speaks = first_process(environ)
+    only_prints = command.has("--print-identity") or command.has("--print-config")
+    if only_prints and not speaks:
+        return EXIT_OK
     environment = read_environment(environ)
     exp_id, checkpoint_name = split_exp_id(name)
     if exp_id.startswith("-"):
@@ -97,7 +102,8 @@ def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
     resolved = resolve(exp_id, command, environment)
     experiment = resolved.experiment
     folder = run_folder(environment.log_dir, experiment.project, exp_id)
-    decision = decide_run(
+    decide = partial(
+        decide_run,
         folder,
         exp_id,
         checkpoint_name,
@@ -106,6 +112,9 @@ def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
         allow_rewind=environment.allow_rewind,
         restart_count=environment.restart_count,
     )
+    decision = decide() if only_prints else decide_once(decide, experiment.trainer, environ)
+    if decision is None:
+        return EXIT_ERROR
     if speaks:
         print(describe_run(decision), flush=True)
         for sentence in environment.warnings:

@@ -52,8 +52,7 @@ class AudioConfig:
             )
         if not 0 <= self.f_min < self.f_max <= self.sample_rate / 2:
             raise ValueError(
-                f"mel edges {self.f_min} to {self.f_max} Hz must rise within 0 to "
-                f"{self.sample_rate / 2} Hz"
+                f"mel edges {self.f_min} to {self.f_max} Hz must rise within 0 to {self.sample_rate / 2} Hz"
             )
 
     @property

@@ -80,7 +80,7 @@ class Augmentation:
     reverb_prob: float = 0.0
     """Probability of a synthetic room."""
     eq_prob: float = 0.0
-    """Probability that each stem gets a random smooth equalisation."""
+    """Probability that each stem with target notes gets a random smooth equalisation."""
 
     def __post_init__(self) -> None:
         low, high = self.amp_range

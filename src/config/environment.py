@@ -6,6 +6,7 @@ a variable are relative to the working folder; the default ones belong to the ch
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +55,13 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("AMT_NUM_WORKERS", "int", "loader processes per GPU; 0 loads in place", ("dataio.num_workers",)),
     Variable("AMT_PREFETCH_FACTOR", "int", "batches each worker prepares", ("dataio.prefetch_factor",)),
     Variable("AMT_PERSISTENT_WORKERS", "bool", "keep workers between epochs", ("dataio.persistent_workers",)),
-    Variable("AMT_WARMUP_STEPS", "int", "warm-up steps of the learning rate", ("lr_schedule.warmup_steps",)),
+    Variable(
+        "AMT_WARMUP_STEPS",
+        "int",
+        "warm-up steps of the learning rate; unset: 500 with -s cosine, none with others; 0 with -s cosine "
+        "is plain cosine annealing",
+        ("lr_schedule.warmup_steps",),
+    ),
     Variable(
         "AMT_MAX_CONSECUTIVE_NONFINITE_TRAIN_LOSS",
         "int",
@@ -111,9 +118,14 @@ VARIABLES: tuple[Variable, ...] = (
         "AMT_WANDB_MINIMAL", "bool", "no system metrics, meta data or console capture", ("wandb.minimal",)
     ),
     Variable(
-        "AMT_FAULT", "text", "for drills: nan@STEP:RANK, kill@save, kill@STEP or full-disk@save happens once"
+        "AMT_FAULT",
+        "text",
+        "for drills: nan@STEP:RANK or kill@STEP happens once in a run's folder, kill@save or full-disk@save "
+        "at every save",
     ),
 )
+
+_FAULTS = re.compile(r"nan@\d+:\d+|kill@(\d+|save)|full-disk@save")
 
 EXAMPLES = {
     "AMT_VAL_BATCH_SIZE": "24",
@@ -221,12 +233,21 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         scan_gradients=bool(values.get("AMT_DEBUG_GRAD_FINITE", False)),
         detect_anomaly=bool(values.get("AMT_DETECT_ANOMALY", False)),
         lr_monitor=bool(values.get("AMT_ENABLE_LR_MONITOR", False)),
-        fault=str(values.get("AMT_FAULT", "")),
+        fault=_fault(str(values.get("AMT_FAULT", ""))),
         restart_count=_restart_count(environ),
         settings=settings,
         origins=origins,
         warnings=_unknown(environ),
     )
+
+
+def _fault(text: str) -> str:
+    if text and not _FAULTS.fullmatch(text):
+        raise ValueError(
+            f"AMT_FAULT {text!r} is none of nan@STEP:RANK, kill@STEP, kill@save and full-disk@save, for "
+            "example nan@3:0"
+        )
+    return text
 
 
 def _restart_count(environ: Mapping[str, str]) -> int:

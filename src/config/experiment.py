@@ -85,7 +85,9 @@ class Experiment:
         plain = dict(plain)
         version = plain.pop("format", FORMAT)
         if not isinstance(version, int) or version > FORMAT:
-            raise ValueError(f"this configuration has format {version}; this version reads up to {FORMAT}: update amt")
+            raise ValueError(
+                f"this configuration has format {version}; this version reads up to {FORMAT}: update amt"
+            )
         lowered = {key.lower() if key.isupper() else key: value for key, value in plain.items()}
         return typing.cast(Experiment, record_from_dict(cls, lowered, "experiment"))
 

@@ -105,7 +105,17 @@ class PerceiverTFConfig:
         _check("activation", self.hidden_act, ACTIVATIONS)
         _check("layer norm type", self.norm_type, NORM_TYPES)
         _check("encoder position encoding", self.position_encoding, ENCODER_POSITIONS)
-        _positive(self, "num_latents", "d_latent", "d_model", "qk_channels", "v_channels", "num_heads", "num_blocks", "ff_widening")
+        _positive(
+            self,
+            "num_latents",
+            "d_latent",
+            "d_model",
+            "qk_channels",
+            "v_channels",
+            "num_heads",
+            "num_blocks",
+            "ff_widening",
+        )
         for name in ("qk_channels", "v_channels"):
             if getattr(self, name) % self.num_heads:
                 raise ValueError(
@@ -135,6 +145,9 @@ class T5DecoderConfig:
     """``sinusoidal``: fixed table added to the embeddings; ``trainable``: T5 relative bias."""
     position_scale: float = 1.0
     """Factor on the sinusoidal table."""
+    scaled_attention: bool = False
+    """Divide attention scores by sqrt(d_kv) instead of starting the queries that much smaller as T5 does: the
+    same function at the start, but one step of Adam moves it sqrt(d_kv) times less."""
 
     def __post_init__(self) -> None:
         _check("decoder feed-forward type", self.ff_type, DECODER_FF_TYPES)

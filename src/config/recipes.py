@@ -42,6 +42,8 @@ _QUICKSTART: dict[str, Any] = {
     "model.decoder.num_heads": 4,
     "model.decoder.d_kv": 32,
     "model.decoder.dropout": 0.0,
+    "model.decoder.scaled_attention": True,
+    "model.decoder.position_scale": 0.3,
     "model.memory_positions": "sinusoid",
     "model.memory_norm": True,
     "model.shift_embedding_init": "sinusoid",
@@ -53,10 +55,14 @@ _QUICKSTART: dict[str, Any] = {
     "bsz.validation": 64,
     "bsz.test": 64,
     "dataio.num_workers": 0,
-    "augmentation.amp_range": (0.3, 1.5),
+    "augmentation.amp_range": (0.4, 1.5),
+    "augmentation.noise_prob": 0.2,
+    "augmentation.noise_snr_range": (8.0, 40.0),
+    "augmentation.reverb_prob": 0.1,
+    "augmentation.eq_prob": 0.7,
     "augmentation.stem_keep_prob": 0.9,
     "augmentation.xaug_max_k": 0,
-    "augmentation.pitch_shift_range": (-3.0, 3.0),
+    "augmentation.pitch_shift_range": (-5.0, 5.0),
     "augmentation.pitch_shift_detune": 0.1,
     "optimizer.name": "AdamW",
     "optimizer.learning_rate": 2e-3,
@@ -70,6 +76,7 @@ _QUICKSTART: dict[str, Any] = {
     "trainer.strategy": "auto",
     "trainer.val_interval": 500,
     "wandb.mode": "disabled",
+    "inference.overlap": 0.5,
 }
 
 RECIPES: Mapping[str, Mapping[str, Any]] = MappingProxyType({"quickstart": MappingProxyType(_QUICKSTART)})

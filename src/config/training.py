@@ -9,6 +9,7 @@ from .names import unknown_name
 OPTIMIZERS = ("AdamWScale", "AdamW")
 SCHEDULERS = ("cosine", "constant", "linear")
 PRECISIONS = ("bf16-mixed", "16-mixed", "32", "auto")
+COSINE_WARMUP_STEPS = 500
 STRATEGIES = ("auto", "ddp")
 WANDB_MODES = ("online", "offline", "disabled")
 
@@ -53,16 +54,23 @@ class LRSchedule:
     """Learning-rate schedule (section LR_SCHEDULE)."""
 
     name: str = "cosine"
-    warmup_steps: int = 500
-    """Steps of linear warm-up (``AMT_WARMUP_STEPS``)."""
+    warmup_steps: int | None = None
+    """Steps of linear warm-up (``AMT_WARMUP_STEPS``); None is 500 for ``cosine`` and none for the others."""
     final_cosine: float = 1e-5
     """Absolute rate at the end of ``cosine`` and ``linear``."""
 
     def __post_init__(self) -> None:
         if self.name not in SCHEDULERS:
             raise unknown_name("scheduler", self.name, SCHEDULERS)
-        if self.warmup_steps < 0:
+        if self.warmup_steps is not None and self.warmup_steps < 0:
             raise ValueError(f"AMT_WARMUP_STEPS must be 0 or more, not {self.warmup_steps}")
+
+    @property
+    def num_warmup_steps(self) -> int:
+        """Steps of warm-up of this schedule."""
+        if self.warmup_steps is not None:
+            return self.warmup_steps
+        return COSINE_WARMUP_STEPS if self.name == "cosine" else 0
 
 
 @dataclass(frozen=True)

@@ -253,7 +253,8 @@ class SegmentMaker:
                     shifted = source.shift.active and not source.entry.stem_is_drum[stem]
                     sound = row.astype(np.float32) if shifted else row[:size].astype(np.float32)
                     sound *= gain
-                    if filters is not None and filters.random() < augmentation.eq_prob:
+                    target = source.entry.stem_is_target[stem]
+                    if filters is not None and target and filters.random() < augmentation.eq_prob:
                         sound = equalise(sound, filters, self._sample_rate)
                     if not shifted:
                         audio += sound

@@ -93,6 +93,9 @@ class SongEntry:
         self.group_is_target = np.array(
             [view.some_targets and bool(group & view.targets) for group in self.group_programs], dtype=bool
         )
+        self.stem_is_target = np.zeros(len(programs), dtype=bool)
+        for stems, target in zip(self.stem_groups, self.group_is_target, strict=True):
+            self.stem_is_target[list(stems)] = target or not view.some_targets
         self.stem_is_drum = np.array([bool(p) and set(p) == {DRUM_PROGRAM} for p in programs], dtype=bool)
         self.can_shift = not any(DRUM_PROGRAM in p and set(p) != {DRUM_PROGRAM} for p in programs)
         """Whether every drum stands in a stem without other instruments."""

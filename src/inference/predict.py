@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..audio import is_audio_file
+from ..audio import is_audio_file, looks_like_audio
 from ..config.names import unknown_name
 from ..evaluation import note_prf
 from ..notes import read_midi, write_midi
@@ -35,7 +35,7 @@ class Job:
     stem: Path
     """Path of its outputs without their extension."""
     reference: Path | None = None
-    """MIDI file with the true notes."""
+    """MIDI file with the true notes; one that cannot be read is named and left out."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ def run_predict(
     log_dir: Path | None = None,
     device: str = "auto",
     batch_size: int | None = None,
+    overlap: float | None = None,
     formats: Sequence[str] = ("mid", "png"),
     reference: Path | None = None,
 ) -> int:
@@ -67,7 +68,7 @@ def run_predict(
         spec: ``exp@checkpoint`` or the path of a checkpoint.
         inputs: audio files, or folders that are searched for them (by content).
         out: folder of the outputs; ``None`` writes beside each input with ``_transcribed`` in the name.
-        project, log_dir, device, batch_size: as in :func:`~.transcriber.load_transcriber`.
+        project, log_dir, device, batch_size, overlap: as in :func:`~.transcriber.load_transcriber`.
         formats: any of ``mid``, ``png``, ``wav``, ``json``, ``csv``.
         reference: MIDI file with the true notes of the one input; ``None`` takes a MIDI file of the same
             name beside the audio when there is one.
@@ -78,12 +79,16 @@ def run_predict(
     try:
         check_formats(formats)
         jobs = plan_jobs(inputs, out, reference)
+        if reference is not None:
+            read_midi(reference)
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
         from .transcriber import load_transcriber
 
         transcriber = load_transcriber(
-            spec, device=device, log_dir=log_dir, project=project, batch_size=batch_size
+            spec, device=device, log_dir=log_dir, project=project, batch_size=batch_size, overlap=overlap
         )
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(
@@ -118,9 +123,7 @@ def plan_jobs(inputs: Sequence[Path], out: Path | None, reference: Path | None =
     below: list[Path] = []
     for item in inputs:
         if item.is_dir():
-            found = [
-                path for path in sorted(item.rglob("*")) if _is_visible(path, item) and is_audio_file(path)
-            ]
+            found = _audio_below(item)
             if not found:
                 raise ValueError(f"{item} holds no audio file")
             audios += found
@@ -219,6 +222,18 @@ WRITERS: Mapping[str, Writer] = {
 """Output formats by their file ending."""
 
 
+def _audio_below(root: Path) -> list[Path]:
+    """Audio files of a folder, broken ones too so that they are named, without what we wrote beside them."""
+    files = [path for path in sorted(root.rglob("*")) if _is_visible(path, root)]
+    stems = {path.parent / path.stem for path in files}
+
+    def is_output(path: Path) -> bool:
+        own = path.stem.removesuffix(ENDING)
+        return own != path.stem and path.parent / own in stems
+
+    return [path for path in files if (looks_like_audio(path) or is_audio_file(path)) and not is_output(path)]
+
+
 def _is_visible(path: Path, root: Path) -> bool:
     return path.is_file() and not any(part.startswith(".") for part in path.relative_to(root).parts)
 
@@ -230,7 +245,7 @@ def _would_hide(audio: Path, folder: Path, reference: Path | None) -> bool:
 
 
 def _reference_beside(audio: Path) -> Path | None:
-    for ending in MIDI_ENDINGS:
+    for ending in (*MIDI_ENDINGS, *(name.upper() for name in MIDI_ENDINGS)):
         for candidate in (audio.with_suffix(ending), audio.with_name(audio.name + ending)):
             if candidate.is_file() and candidate != audio:
                 return candidate
@@ -238,10 +253,21 @@ def _reference_beside(audio: Path) -> Path | None:
 
 
 def _read_reference(path: Path | None, transcriber: SongTranscriber) -> list[Note] | None:
-    """The notes of a MIDI file that the task transcribes."""
+    """The notes of a MIDI file that the task transcribes; without a readable file None, and a warning."""
     if path is None:
         return None
-    return array_to_notes(transcriber.tokenizer.target_notes(notes_to_array(read_midi(path))))
+    try:
+        notes = read_midi(path)
+    except (ValueError, OSError) as error:
+        warnings.warn(f"no reference: {error}", UserWarning, stacklevel=2)
+        return None
+    targets = array_to_notes(transcriber.tokenizer.target_notes(notes_to_array(notes)))
+    if notes and not targets:
+        task = transcriber.experiment.task
+        warnings.warn(
+            f"{path} holds no notes of the task {task}: nothing to score", UserWarning, stacklevel=2
+        )
+    return targets
 
 
 def _score(reference: list[Note] | None, notes: Sequence[Note]) -> str:
@@ -255,7 +281,7 @@ def _score(reference: list[Note] | None, notes: Sequence[Note]) -> str:
 
 def _faults(song: Transcription) -> str:
     count = sum(song.errors.values())
-    return f", {count} malformed tokens dropped" if count else ""
+    return f", {count} malformed token{'s' if count > 1 else ''} dropped" if count else ""
 
 
 def _listing(outputs: Sequence[Path]) -> str:

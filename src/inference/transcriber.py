@@ -114,7 +114,7 @@ class SongTranscriber:
             parts.append(trim_tokens(tokens, self.tokenizer.pad_id))
             done += len(batch)
             if progress is not None:
-                progress(done, windows.count)
+                progress(done, windows.num_windows)
         overlapping = windows.hop < segment
         decoded = self.tokenizer.decode(
             join_tokens(parts, self.tokenizer.pad_id),
@@ -154,7 +154,7 @@ def load_transcriber(
         ValueError: no such file, a broken file, or weights that do not fit its own configuration.
     """
     path = find_checkpoint(spec, log_dir=log_dir, project=project)
-    checkpoint = read_checkpoint(path)
+    checkpoint = read_checkpoint(path, mmap=True)
     text = checkpoint.get("experiment")
     if not isinstance(text, str):
         raise ValueError(f"{path} does not hold its configuration, so no model can be built from it")

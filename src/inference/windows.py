@@ -35,13 +35,13 @@ class Windows(NamedTuple):
     """Samples of the song at the rate of the windows."""
     hop: int
     """Samples between the starts of two windows."""
-    count: int
+    num_windows: int
     pieces: Iterator[Samples]
-    """Arrays ``(w, S)`` float32 of a few windows each, ``count`` in all."""
+    """Arrays ``(w, S)`` float32 of a few windows each, ``num_windows`` in all."""
 
     def starts(self) -> npt.NDArray[np.int64]:
         """First sample of each window."""
-        return np.arange(self.count, dtype=np.int64) * self.hop
+        return np.arange(self.num_windows, dtype=np.int64) * self.hop
 
     def seams(self, segment_samples: int) -> npt.NDArray[np.int64]:
         """Sample from which on each window is believed.
@@ -95,7 +95,7 @@ def _slide(blocks: Iterable[Samples], size: int, hop: int, count: int) -> Iterat
         held = np.concatenate((held, block)) if len(held) else block
         ready = min(count - given, (len(held) - size) // hop + 1 if len(held) >= size else 0)
         if ready > 0:
-            views = np.lib.stride_tricks.sliding_window_view(held, size)[:: hop][:ready]
+            views = np.lib.stride_tricks.sliding_window_view(held, size)[::hop][:ready]
             for first in range(0, ready, _BLOCK_WINDOWS):
                 yield views[first : first + _BLOCK_WINDOWS].copy()
             given += ready

@@ -6,6 +6,7 @@ whatever device wrote it.
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,13 +25,13 @@ _WRAPPERS = ("module.", "_orig_mod.", "_forward_module.")
 # What DDP, torch.compile and Fabric put before or inside the names.
 
 
-def read_checkpoint(path: str | Path, *, mmap: bool = True) -> dict[str, Any]:
+def read_checkpoint(path: str | os.PathLike[str], *, mmap: bool = False) -> dict[str, Any]:
     """The contents of a checkpoint file; tensors on the CPU; only tensors and plain types are read.
 
     Args:
         path: the file.
-        mmap: map the tensors instead of reading them, so that those which are not used cost nothing. Tensors
-            that are kept for the life of a run are read, since the file may lie on a drive that goes away.
+        mmap: map the tensors instead of reading them, so that those which are not used cost nothing. For
+            tensors that are copied at once: writing into a mapped file ends the process.
 
     Raises:
         ValueError: one sentence that names the file and what is wrong with it.

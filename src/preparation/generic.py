@@ -17,12 +17,15 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ..audio import is_audio_file, read_audio
+from ..audio import is_audio_file, looks_like_audio, read_audio
+from ..config.presets import list_presets
 from ..data.store import StoreWriter
 from ..notes import read_midi
 from ..notes.note import DRUM_PROGRAM, NoteArray, notes_to_array
 
 MIDI_SUFFIXES = (".mid", ".midi")
+TRANSCRIBED = "_transcribed"
+"""Ending of the names of transcriptions that lie beside their sound (``ENDING`` of ``inference.predict``)."""
 SPLITS = ("train", "validation", "test")
 SHOWN_PROBLEMS = 20
 """Problems printed one by one; the rest is counted."""
@@ -101,6 +104,8 @@ def prepare_folder(
     source = Path(source)
     if not source.is_dir():
         raise ValueError(f"{source}: is no folder")
+    if name in list_presets():
+        raise ValueError(f"the name {name} belongs to a data preset; choose another")
     if validation_share < 0 or test_share < 0 or validation_share + test_share >= 1:
         raise ValueError(
             f"validation share {validation_share} and test share {test_share} must be 0 or more and leave "
@@ -162,11 +167,14 @@ def find_pairs(source: Path, report: PreparationReport) -> list[Pair]:
             if file.startswith("."):
                 continue
             name = _readable(path.relative_to(source).with_suffix("").as_posix())
+            if _is_transcription(path, files):
+                report.remarks.append(f"{path}: left out, a transcription that predict.py wrote")
+                continue
             table = midis if path.suffix.lower() in MIDI_SUFFIXES else others
             table.setdefault(name, []).append(path)
     pairs = []
     for name, found in sorted(midis.items()):
-        audio = [path for path in others.pop(name, []) if is_audio_file(path) or _looks_like_audio(path)]
+        audio = [path for path in others.pop(name, []) if is_audio_file(path) or looks_like_audio(path)]
         if not audio:
             report.unpaired += [path.name for path in found]
             continue
@@ -174,7 +182,7 @@ def find_pairs(source: Path, report: PreparationReport) -> list[Pair]:
         report.remarks += [
             f"{path}: left out, {name} has another file of its kind already" for path in audio[1:] + found[1:]
         ]
-    report.unpaired += [path.name for paths in others.values() for path in paths if _looks_like_audio(path)]
+    report.unpaired += [path.name for paths in others.values() for path in paths if looks_like_audio(path)]
     return pairs
 
 
@@ -219,8 +227,10 @@ def _readable(name: str) -> str:
     return unicodedata.normalize("NFC", name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
-def _looks_like_audio(path: Path) -> bool:
-    return path.suffix.lower() in (".wav", ".flac", ".mp3", ".ogg", ".opus", ".aif", ".aiff", ".m4a", ".w64")
+def _is_transcription(path: Path, files: list[str]) -> bool:
+    """Whether ``path`` is what predict.py writes beside a song of its folder: ``song_transcribed.mid``."""
+    own = path.stem.removesuffix(TRANSCRIBED)
+    return own != path.stem and any(Path(file).stem == own for file in files)
 
 
 def _song_ids(pairs: list[Pair]) -> dict[str, str]:

@@ -73,10 +73,10 @@ def score_systems(
 def make_example(
     transcriber: SongTranscriber, store: SongStore, split: str, number: int, out: Path
 ) -> Example:
-    """Transcribe one held-out song; writes its WAV, MIDI, reference MIDI, PNG and rendered WAV into ``out``."""
+    """Transcribe one held-out song; writes its WAV, MIDI, reference MIDI, PNG and rendered WAV to ``out``."""
     song = store.song(split, number)
     audio = song.mix()
-    name = f"{split}-{song.song_id}"
+    name = song.song_id
     estimate = transcriber.transcribe(audio, song.sample_rate).notes
     reference = voice_notes(array_to_notes(song.notes))
     score = score_song(song.song_id, reference, estimate)
@@ -89,10 +89,10 @@ def make_example(
         estimate,
         reference,
         duration=len(audio) / song.sample_rate,
-        title=f"{song.song_id} ({split}, synthetic): onset F1 {score.onset_f:.2f}",
+        title=f"{name} (synthetic): onset F1 {score.onset_f:.2f}",
     )
     return Example(
-        title=f"{song.song_id} ({split})",
+        title=name,
         audio=audio,
         sample_rate=song.sample_rate,
         estimate=estimate,

@@ -66,10 +66,11 @@ def _fade_top(frequencies: Floats) -> Floats:
 
 
 def _lift_lowest(amplitudes: Floats, rng: np.random.Generator) -> None:
-    """Keep the three lowest harmonics within about 12 dB of the strongest, as they are in sung vowels."""
+    """Keep the three lowest harmonics within some dB of the strongest, as they are in sung vowels: few voices
+    have a fundamental as weak as the least of these."""
     strongest = amplitudes.max(axis=1)
     for harmonic in range(3):
-        least = strongest * 10 ** (rng.uniform(-12.0, -2.0) / 20)
+        least = strongest * 10 ** (rng.uniform(-26.0, -2.0) / 20)
         amplitudes[:, harmonic] = np.maximum(amplitudes[:, harmonic], least)
 
 
@@ -83,7 +84,7 @@ def _cascade(plan: VoicePlan, singer: Singer, samples: int, rng: np.random.Gener
         amplitudes /= np.sqrt((1 - ratio * ratio) ** 2 + (ratio * damping / centre) ** 2)
         # half of the fall above the centre is made good, as the resonances of a tube do together
         amplitudes *= (1 + ratio**4) ** 0.25
-    amplitudes[:, 1::2] *= 10 ** (rng.uniform(-3.0, 2.0) / 20)
+    amplitudes[:, 1::2] *= 10 ** (rng.uniform(-6.0, 3.0) / 20)
     _lift_lowest(amplitudes, rng)
     return _sum_harmonics(_phase(plan.f0, samples), amplitudes * _fade_top(frequencies))
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -14,6 +12,7 @@ import torch
 from lightning_fabric.plugins.io.checkpoint_io import CheckpointIO
 
 from ..model.checkpoint_file import read_checkpoint
+from .faults import fault_point
 from .run_folder import replaced_file
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -64,7 +63,7 @@ class AtomicCheckpointIO(CheckpointIO):
         self, path: str | os.PathLike[str], map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         """See :func:`read_checkpoint`; the two options of Lightning's are fixed to the CPU and True."""
-        return read_checkpoint(path, mmap=False)
+        return read_checkpoint(path)
 
     def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Delete ``path`` if it is there."""
@@ -111,18 +110,6 @@ def check_plain(obj: Any, where: str = "checkpoint") -> Any:
     if type(obj).__module__ == "numpy" and getattr(obj, "ndim", None) == 0 and hasattr(obj, "item"):
         return obj.item()
     raise TypeError(f"{where} is a {type(obj).__name__}; a checkpoint holds tensors and plain types only")
-
-
-def fault_point(place: str, fault: str) -> None:
-    """A place where the drill ``fault`` (value of ``AMT_FAULT``) strikes if it names it, e.g. ``kill@save``.
-
-    Raises:
-        OSError: "no space left on device" for ``full-disk@save``.
-    """
-    if fault == f"kill@{place}":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if fault == f"full-disk@{place}":
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class _Sink:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
-import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,13 @@ from pytorch_lightning.callbacks import Callback, LearningRateMonitor
 from ..config import Experiment
 from ..config.vocabularies import get_program_vocab
 from ..data.module import TranscriptionData
+from ..data.workers import cap_workers
 from ..model.checkpoint_file import read_checkpoint
 from ..notes import Note, write_midi
 from ..tokenizer import NoteTokenizer
 from .callbacks.checkpoint import CustomModelCheckpoint
 from .callbacks.gate import ValidationGateByTrainLoss
+from .handover import handed_on
 from .identity import RunDecision, validate_resume_max_steps
 from .logger import build_loggers
 from .module import TranscriptionModule
@@ -29,11 +30,14 @@ from .nonfinite import GradScalerMinScaleGuard
 from .plan import RunPaths, RunPlan, plan_run
 from .progress import ProgressLine
 from .run_folder import RunFolder, move_aside, write_config
+from .speech import Speaker, quiet_libraries
 from .throughput import DataWaitProfiler
 from .trainer import Hardware, build_trainer, current_hardware
 from .warm_start import load_warm_start
 
 EXIT_OK = 0
+EXIT_NOT_SAVED = 1
+"""Exit status when the last state could not be written."""
 EXIT_SIGNAL = 143
 """Exit status after a signal at another rank (128 + SIGTERM)."""
 
@@ -69,7 +73,8 @@ def run_training(
         lr_monitor: ``AMT_ENABLE_LR_MONITOR``.
 
     Returns:
-        Exit status: 0 finished, 2 when the checkpoint is beyond ``-it``, 128 + number after a signal.
+        Exit status: 0 finished, 1 when the last state could not be saved, 2 when the checkpoint is beyond
+        ``-it``, 128 + number after a signal.
 
     Raises:
         ValueError: for settings that do not fit, before anything is written.
@@ -78,13 +83,14 @@ def run_training(
     if experiment.trainer.num_threads:
         torch.set_num_threads(experiment.trainer.num_threads)
     hardware = current_hardware(experiment.trainer)
-    say = _Speaker(hardware.rank == 0)
+    say = Speaker(hardware.rank == 0)
     plan = plan_run(experiment, hardware.world_size)
     consumed = 0
     if decision.kind == "resume":
         assert decision.checkpoint is not None
         step, state = _resume_state(decision.checkpoint)
-        status = validate_resume_max_steps(step, -1 if plan.max_steps is None else plan.max_steps)
+        limit = -1 if plan.max_steps is None else plan.max_steps
+        status = validate_resume_max_steps(step, limit, speaks=say.speaks)
         if status is not None:
             return status
         if plan.budget_seconds and float(state["elapsed_seconds"]) >= plan.budget_seconds:
@@ -93,7 +99,7 @@ def run_training(
             )
             return EXIT_OK
         consumed = int(state["consumed_samples"])
-    _quiet_libraries()
+    quiet_libraries(say.speaks)
     torch.set_float32_matmul_precision("high")
     tokenizer = NoteTokenizer.from_task(
         experiment.task,
@@ -101,8 +107,13 @@ def run_training(
         max_length=experiment.event_length,
         sample_rate=experiment.audio.sample_rate,
     )
+    workers, shortage = cap_workers(
+        experiment.dataio.num_workers,
+        hardware.devices,
+        explicit=(origins or {}).get("dataio.num_workers", "").startswith(("-", "AMT_")),
+    )
     data = TranscriptionData(
-        experiment,
+        replace(experiment, dataio=replace(experiment.dataio, num_workers=workers)),
         tokenizer,
         paths.data_home,
         rank=hardware.rank,
@@ -115,13 +126,13 @@ def run_training(
         experiment, tokenizer, data, plan, hardware, folder, fault=fault, scan_gradients=scan_gradients
     )
     module.configure_optimizers()  # refuses what does not fit, before any file is touched
-    if decision.kind == "warm":
+    if decision.kind == "warm" and hardware.rank == 0:  # DDP gives the others its weights
         assert decision.checkpoint is not None
         for line in load_warm_start(module.model, decision.checkpoint):
             say(line)
-    for line in (*hardware.notes, module.schedule.notice):
-        if line:
-            say(line)
+    for remark in (*hardware.notes, shortage, module.schedule.notice):
+        if remark:
+            say(remark)
     say(_describe(experiment, plan, module))
     if hardware.rank == 0:
         if decision.set_aside and (moved := move_aside(folder.root)):
@@ -158,7 +169,8 @@ def run_training(
     )
     assert (trainer.global_rank, trainer.world_size) == (hardware.rank, hardware.world_size)
     resume_from = str(decision.checkpoint) if decision.kind == "resume" else None
-    trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
+    with handed_on(decision):
+        trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
     return _finish(trainer, module, saver, say)
 
 
@@ -185,6 +197,7 @@ def _build_module(
         vocabularies=vocabularies,
         has_scaler=hardware.precision == "16-mixed",
         fault=fault,
+        fault_memory=folder.faults,
         scan_gradients=scan_gradients,
         resume_file=str(folder.last),
         write_output=_midi_writer(folder.outputs) if experiment.trainer.write_model_output else None,
@@ -203,7 +216,7 @@ def _midi_writer(outputs: Path) -> Callable[[str, str, int, list[Note]], None]:
 
 
 def _resume_state(path: Path) -> tuple[int, dict[str, Any]]:
-    checkpoint = read_checkpoint(path)
+    checkpoint = read_checkpoint(path, mmap=True)
     state = checkpoint.get("amt_state")
     if not isinstance(state, dict) or "global_step" not in checkpoint:
         raise ValueError(f"{path} has no training state; use it with --init-ckpt instead")
@@ -224,46 +237,16 @@ def _describe(experiment: Experiment, plan: RunPlan, module: TranscriptionModule
 
 
 def _finish(
-    trainer: pl.Trainer, module: TranscriptionModule, saver: CustomModelCheckpoint, say: _Speaker
+    trainer: pl.Trainer, module: TranscriptionModule, saver: CustomModelCheckpoint, say: Speaker
 ) -> int:
     why = f" ({module.stop_reason})" if module.stop_reason else ""
     best = "" if saver.best_model_score is None else f"; best onset F1 {saver.best_model_score:.4f}"
-    say(f"run: stopped at step {module.global_step}{why}{best}; state in {saver.last_path}")
+    kept = f"; state in {saver.last_path}"
+    if saver.last_error is not None:
+        kept = f"; its state was NOT saved, {saver.last_path} is older ({saver.last_error})"
+    say(f"run: stopped at step {module.global_step}{why}{best}{kept}")
     if saver.received_signal is not None:
         return 128 + int(saver.received_signal)
-    return EXIT_SIGNAL if module.stopped_by_signal else EXIT_OK
-
-
-class _Speaker:
-    """Prints on rank 0."""
-
-    def __init__(self, speaks: bool) -> None:
-        self._speaks = speaks
-
-    def __call__(self, line: str) -> None:
-        if self._speaks:
-            print(line, flush=True)
-
-
-def _quiet_libraries() -> None:
-    """Leave out what Lightning says about things that are meant to be as they are."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    ours = logging.getLogger(
-        "pytorch_lightning.utilities.rank_zero"
-    )  # carries rank_zero_info of this package
-    ours.setLevel(logging.INFO)
-    ours.addFilter(_is_ours)
-    for message in (
-        ".*does not have many workers.*",
-        ".*sync_dist=True.*",
-        ".*IterableDataset.*__len__.*",
-        ".*no `test_dataloader`.*",
-        ".*LeafSpec.*",
-        ".*overridden `transfer_batch_to_device`.*",
-    ):
-        warnings.filterwarnings("ignore", message)
-
-
-def _is_ours(record: logging.LogRecord) -> bool:
-    path = Path(record.pathname).parts
-    return "pytorch_lightning" not in path or record.levelno >= logging.WARNING
+    if module.stopped_by_signal:
+        return EXIT_SIGNAL
+    return EXIT_OK if saver.last_error is None else EXIT_NOT_SAVED

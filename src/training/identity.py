@@ -105,27 +105,29 @@ def describe(decision: RunDecision) -> str:
     return f"{head} ({decision.reason}{aside})"
 
 
-def validate_resume_max_steps(step: int, max_steps: int) -> int | None:
+def validate_resume_max_steps(step: int, max_steps: int, *, speaks: bool = True) -> int | None:
     """The exit status of a resumed run that has nothing to do, after saying so; None: go on.
 
     Args:
         step: ``global_step`` of the checkpoint.
         max_steps: ``-it``; -1 is no limit.
+        speaks: False says nothing, for ranks other than the first.
 
     Returns:
         0 when the run is finished (equal), 2 when the checkpoint is beyond the limit, else None.
     """
     if max_steps < 0 or step < max_steps:
         return None
+    further = f"to go on give -it more than {step}"
     if step == max_steps:
-        print(f"run: finished, already at step {step} of -it {max_steps}; to go on give -it more than {step}")
-        return 0
-    print(
-        f"run: the checkpoint is at step {step}, beyond -it {max_steps}: nothing is trained and no file "
-        f"changed; to go on give -it more than {step}",
-        file=sys.stderr,
-    )
-    return 2
+        status, text = 0, f"run: finished, already at step {step} of -it {max_steps}; {further}"
+    else:
+        status = 2
+        text = f"run: the checkpoint is at step {step}, beyond -it {max_steps}: nothing is trained and no "
+        text += f"file changed; {further}"
+    if speaks:
+        print(text, file=sys.stderr if status else sys.stdout, flush=True)
+    return status
 
 
 def run_folder(log_dir: Path, project: str, exp_id: str) -> Path:

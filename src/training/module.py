@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities import rank_zero_info
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
@@ -23,29 +21,19 @@ from ..losses import NoteColumns
 from ..model import build_model
 from ..optim import build_optimizer, build_scheduler
 from ..tokenizer import NoteTokenizer
-from .checkpoint_io import fault_point
-from .nonfinite import NonFiniteGuard, Verdict, parse_nan_fault
+from .counting import CountingModule
+from .faults import StepFault
+from .nonfinite import NonFiniteGuard, Verdict
 from .objective import Outputs, build_objective
 from .plan import RunPlan, plan_run
 from .state import checkpoint_extras, settle_loops
+from .statistics import running_statistics, share_statistics
+from .steps import StepReport, seed_step
 from .throughput import Throughput, TrainingClock
 from .validation import Validator, Vocabulary
 
 
-@dataclass(frozen=True)
-class StepReport:
-    """One step in plain numbers, for the progress line and the logs."""
-
-    step: int
-    loss: float
-    """0 for a dropped step."""
-    rate: float
-    """Learning rate the step was made with."""
-    grad_norm: float
-    dropped: bool
-
-
-class TranscriptionModule(pl.LightningModule):
+class TranscriptionModule(CountingModule):
     """Trains the network of an experiment.
 
     Args:
@@ -56,6 +44,7 @@ class TranscriptionModule(pl.LightningModule):
         vocabularies: evaluation classes of each set; by default no class is scored apart.
         has_scaler: fp16 with a gradient scaler.
         fault: ``AMT_FAULT``.
+        fault_memory: file that remembers that the fault has struck.
         scan_gradients: ``AMT_DEBUG_GRAD_FINITE``.
         resume_file: file to name when training gives up.
         write_output: called with (song id, set name, step, notes) of each validated song; None writes none.
@@ -71,17 +60,16 @@ class TranscriptionModule(pl.LightningModule):
         vocabularies: Sequence[Vocabulary] | None = None,
         has_scaler: bool = False,
         fault: str = "",
+        fault_memory: Path | None = None,
         scan_gradients: bool = False,
         resume_file: str = "the last checkpoint",
         write_output: Callable[..., None] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(plan_run(experiment) if plan is None else plan)
         self.experiment = experiment
         self.tokenizer = tokenizer
-        self.plan = plan_run(experiment) if plan is None else plan
         self.has_scaler = has_scaler
-        self.fault = fault
-        self._nan_fault = parse_nan_fault(fault)
+        self.fault = StepFault(fault, fault_memory)
         self.model = build_model(
             experiment.model,
             experiment.audio,
@@ -119,42 +107,18 @@ class TranscriptionModule(pl.LightningModule):
         self.validation_keys = {
             f"validation/macro_{key}" for vocabulary in vocabularies for key in score_keys(vocabulary)
         } | {"val_loss"}
-        self.report: StepReport | None = None
-        """The last finished step."""
         self.last_score: float | None = None
         """``macro_onset_f`` of the last validation."""
         self.last_validated_step = -1
-        self.epoch_loss = (0.0, 0)
-        """Sum and number of this rank's losses since the epoch began."""
         self.stop_reason = ""
         """Why training ended early, in words; empty when it did not."""
         self.stopped_by_signal = False
-        self._first_step = 0
-        self._first_sample = 0
         self._verdict: Verdict | None = None
-
-    # --- place in the run ---------------------------------------------------------------------------
-
-    @property
-    def consumed_samples(self) -> int:
-        """Samples of all ranks in the steps taken; the position the data goes on from."""
-        return self._first_sample + (self.global_step - self._first_step) * self.plan.samples_per_step
-
-    @property
-    def epoch_number(self) -> int:
-        """Whole epochs of ``samples_per_epoch`` segments."""
-        return self.plan.epoch(self.consumed_samples)
 
     @property
     def saving_allowed(self) -> bool:
         """False while the losses are not finite; nothing is saved then."""
         return self.guard.saving_allowed
-
-    def continue_from(self, step: int, samples: int) -> None:
-        """Count steps and samples on from a checkpoint's."""
-        self._first_step = step
-        self._first_sample = samples
-        self.guard.last_good_step = step
 
     # --- a step -------------------------------------------------------------------------------------
 
@@ -172,7 +136,7 @@ class TranscriptionModule(pl.LightningModule):
         self.schedule = build_scheduler(
             schedule.name,
             optimizer,
-            warmup_steps=schedule.warmup_steps,
+            warmup_steps=schedule.num_warmup_steps,
             final=schedule.final_cosine,
             total_steps=self.plan.max_steps,
             time_budget=self.plan.budget_seconds > 0,
@@ -196,7 +160,7 @@ class TranscriptionModule(pl.LightningModule):
         part = batch_idx % self.experiment.trainer.accumulate_grad_batches
         if part == 0:
             self.guard.start_window()
-        self._seed(part)
+        seed_step(self.experiment.seed, self.global_rank, self.global_step, part)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The weighted sum of the objective's terms on one batch."""
@@ -204,7 +168,7 @@ class TranscriptionModule(pl.LightningModule):
         loss, terms = self.objective(outputs, self.global_step)
         if outputs.frames is not None and "frame" not in self.objective.active(self.global_step):
             loss = loss + 0.0 * outputs.frames.float().sum()  # DDP wants every parameter to take part
-        if self._nan_fault == (self.global_step + 1, self.global_rank):
+        if self.fault.spoils(self.global_step + 1, self.global_rank):
             loss = loss * math.nan
         num_tokens = (batch.labels != self.tokenizer.pad_id).sum()
         self.guard.observe(loss, terms, outputs.logits, num_tokens)
@@ -231,16 +195,16 @@ class TranscriptionModule(pl.LightningModule):
         assert verdict is not None
         rate = self.schedule.get_last_lr()[0]
         self.report = StepReport(self.global_step, verdict.loss, rate, verdict.grad_norm, verdict.dropped)
-        if not verdict.dropped:
-            total, count = self.epoch_loss
-            self.epoch_loss = (total + verdict.loss, count + 1)
+        self.epoch_loss.add(self.report)
         self._steer_schedule(verdict.elapsed_seconds)
         self.schedule.step()
-        self._set_epoch()
-        budget = self.plan.budget_seconds
+        self.show_epoch()
+        budget, limit = self.plan.budget_seconds, self.plan.max_steps
         if budget and verdict.elapsed_seconds >= budget:
             self.stop_reason = f"the time budget of {budget / 60:g} minutes is used up"
             self.trainer.should_stop = True
+        if limit is not None and self.report.step >= limit:
+            self.trainer.should_stop = True  # makes Lightning validate the last step, also between two -vit
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         """Log a finished step."""
@@ -260,9 +224,9 @@ class TranscriptionModule(pl.LightningModule):
                 "nan_lr_scale": self.guard.lr_scale,
                 **self.throughput.read(),
             }
-            self._log(values, on_step=True)
-        self._log_epoch_mean(report.step)
-        fault_point(str(report.step), self.fault)
+            self.log_numbers(values, on_step=True)
+        self.log_epoch_mean(report.step)
+        self.fault.strike(report.step, self.global_rank, self.trainer.strategy.barrier)
         if verdict.stop:
             self._stop()
 
@@ -272,43 +236,10 @@ class TranscriptionModule(pl.LightningModule):
         columns = NoteColumns(**dict(zip(NOTE_COLUMNS, notes.unbind(-1), strict=True)))
         return Outputs(logits, labels, self.model.frame_logits(encoded), columns)
 
-    def _seed(self, part: int) -> None:
-        """Global generators (dropout) from (run seed, rank, step, batch of the step), so a resumed run
-        draws the same numbers."""
-        key = (self.experiment.seed & 0xFFFFFFFF, self.global_rank, self.global_step, part)
-        seed = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0]) >> 1
-        torch.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed & 0xFFFFFFFF)
-
     def _steer_schedule(self, elapsed_seconds: float) -> None:
         budget = self.plan.budget_seconds
         self.schedule.time_share = min(1.0, elapsed_seconds / budget) if budget else 0.0
         self.schedule.factor = self.guard.lr_scale
-
-    def _set_epoch(self) -> None:
-        """Lightning sees one endless epoch; file names and logs get ours."""
-        current = cast(Any, self.trainer.fit_loop.epoch_progress.current)
-        current.processed = current.completed = self.epoch_number
-
-    def _log(self, values: Mapping[str, float], *, on_step: bool) -> None:
-        """Log under our own step and epoch, in double precision."""
-        numbers = {**values, "step": self.global_step, "epoch": self.epoch_number}
-        tensors = {name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}
-        self.log_dict(tensors, on_step=on_step, on_epoch=not on_step, batch_size=1)
-
-    def _log_epoch_mean(self, step: int) -> None:
-        """Log the mean loss of an epoch over all ranks when this step ended one, without dropped steps."""
-        before = self.consumed_samples - self.plan.samples_per_step
-        if self.plan.epoch(before) == self.epoch_number:
-            return
-        sums = torch.tensor(self.epoch_loss, dtype=torch.float64, device=self.device)
-        self.epoch_loss = (0.0, 0)
-        if self.plan.world_size > 1:
-            torch.distributed.all_reduce(sums)
-        total, count = sums.tolist()
-        for logger in self.loggers if count else ():
-            logger.log_metrics({"train_loss_epoch": total / count, "epoch": self.epoch_number}, step)
 
     def _wants_stop(self) -> bool:
         return any(_signal_flag(callback) for callback in self.trainer.checkpoint_callbacks)
@@ -329,6 +260,7 @@ class TranscriptionModule(pl.LightningModule):
     def on_validation_start(self) -> None:
         """The clock of training stands still; every rank decodes with the statistics of rank 0."""
         self.clock.pause()
+        share_statistics(running_statistics(self.model), self.plan.world_size)
         self.validator.start(self.trainer.precision_plugin.forward_context, self.device)
 
     def validation_step(self, item: ValidationItem, batch_idx: int) -> None:
@@ -340,7 +272,7 @@ class TranscriptionModule(pl.LightningModule):
         values = self.validator.finish(self.global_step)
         self.last_score = values.get("validation/macro_onset_f")
         self.last_validated_step = self.global_step
-        self._log(values, on_step=False)
+        self.log_numbers(values, on_step=False)
 
     def on_validation_end(self) -> None:
         """Training goes on."""
@@ -350,7 +282,8 @@ class TranscriptionModule(pl.LightningModule):
 
     def on_train_start(self) -> None:
         """Take the loops' place from the checkpoint; run a validation that was due and not finished."""
-        self._set_epoch()
+        self.fault.arm()
+        self.show_epoch()
         loop = self.trainer.fit_loop.epoch_loop
         loop.restarting = False  # the state was settled at a step's end: nothing is half done
         step = self.global_step
@@ -380,7 +313,7 @@ class TranscriptionModule(pl.LightningModule):
             "nan_lr_scale": self.guard.lr_scale,
             "elapsed_seconds": self.clock.elapsed,
             "num_dropped_steps": self.guard.num_dropped,
-            "epoch_loss": list(self.epoch_loss),
+            "epoch_loss": self.epoch_loss.to_list(),
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -388,11 +321,11 @@ class TranscriptionModule(pl.LightningModule):
         state: Mapping[str, Any] = checkpoint["amt_state"]
         step = int(checkpoint["global_step"])
         self.continue_from(step, int(state["consumed_samples"]))
+        self.guard.last_good_step = step
         self.last_validated_step = int(state["last_validated_step"])
         self.guard.lr_scale = float(state["nan_lr_scale"])
         self.guard.num_dropped = int(state.get("num_dropped_steps", 0))
-        total, count = state.get("epoch_loss", (0.0, 0))
-        self.epoch_loss = (float(total), int(count))
+        self.epoch_loss.load_list(state.get("epoch_loss", (0.0, 0)))
         self.clock.restore(float(state["elapsed_seconds"]))
         if self.guard.lr_scale < 1:
             rank_zero_info(

@@ -6,7 +6,6 @@ or an error asked for, and the time spent.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,8 @@ from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
+
+from .statistics import running_statistics, share_statistics
 
 MIN_LR_SCALE = 2.0**-10
 """Floor of the factor that repeated non-finite losses put on the learning rate."""
@@ -101,7 +102,7 @@ class NonFiniteGuard:
     def start_window(self) -> None:
         """Call before the first forward of a step."""
         self._start_sums()
-        self._buffers = _running_statistics(self._model)
+        self._buffers = running_statistics(self._model)
         if len(self._kept) != len(self._buffers):
             self._kept = [buffer.clone() for buffer in self._buffers]
         else:
@@ -197,8 +198,7 @@ class NonFiniteGuard:
             parameter.grad = None
         for buffer, kept in zip(self._buffers, self._kept, strict=True):
             buffer.copy_(kept)
-            if self.world_size > 1:  # DDP lets each rank keep its own until the next forward
-                dist.broadcast(buffer, 0)
+        share_statistics(self._buffers, self.world_size)
         self.num_dropped += 1
         self.streak += 1
         self.lr_scale = max(self.lr_scale * self.shrink_factor, MIN_LR_SCALE)
@@ -226,34 +226,10 @@ class NonFiniteGuard:
         self._sums = {}
 
 
-def _running_statistics(model: nn.Module) -> list[Tensor]:
-    """The buffers that a forward in training mode changes: BatchNorm's and InstanceNorm's."""
-    found: list[Tensor] = []
-    for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats:
-            found += list(module.buffers(recurse=False))
-    return found
-
-
 def _raise_first_bad(named: list[tuple[str, nn.Parameter]]) -> None:
     for name, parameter in named:
         if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all()):
             raise NonFiniteLossError(f"AMT_DEBUG_GRAD_FINITE: the gradient of {name} is not finite")
-
-
-def parse_nan_fault(text: str) -> tuple[int, int] | None:
-    """``nan@STEP:RANK`` -> (step, rank); None for other texts. The loss of that step, counted from 1, and
-    rank becomes NaN; for drills and tests (``AMT_FAULT``).
-
-    Raises:
-        ValueError: when it starts with ``nan@`` and does not go on that way.
-    """
-    if not text.startswith("nan@"):
-        return None
-    match = re.fullmatch(r"nan@(\d+):(\d+)", text)
-    if match is None:
-        raise ValueError(f"AMT_FAULT={text}: expected nan@STEP:RANK, for example nan@3:0")
-    return int(match[1]), int(match[2])
 
 
 class GradScalerMinScaleGuard(Callback):

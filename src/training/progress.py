@@ -12,7 +12,8 @@ from pytorch_lightning.callbacks import Callback
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from .module import StepReport, TranscriptionModule
+from .module import TranscriptionModule
+from .steps import StepReport
 
 PLAIN_SECONDS = 10.0
 """Time between two plain lines."""
@@ -46,6 +47,7 @@ class ProgressLine(Callback):
         self._task: TaskID | None = None
         self._loss: float | None = None
         self._shown_at = 0.0
+        self._shown_step = -1
         self._rate_from = (0.0, 0)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -103,8 +105,9 @@ class ProgressLine(Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Show the last step and close the bar."""
         assert isinstance(pl_module, TranscriptionModule)
-        if trainer.is_global_zero and pl_module.report is not None:
-            self._show(pl_module, pl_module.report)
+        report = pl_module.report
+        if trainer.is_global_zero and report is not None and report.step != self._shown_step:
+            self._show(pl_module, report)
         self._close()
 
     def on_exception(
@@ -115,6 +118,7 @@ class ProgressLine(Callback):
 
     def _show(self, module: TranscriptionModule, report: StepReport) -> None:
         self._shown_at = self._now()
+        self._shown_step = report.step
         text = self._text(module, report)
         if self._bar is None or self._task is None:
             print("train " + text, file=self._stream, flush=True)

@@ -8,6 +8,7 @@ Standard library only. Layout::
         metrics.csv      everything that was logged
         wandb_id.txt     id of the W&B run, so that a resumed run goes on in the same one
         outputs/         what validation writes (MIDI)
+        faults.txt       which drills of AMT_FAULT have struck here
         previous-1/ ...  what AMT_FORCE_SCRATCH moved aside
 """
 
@@ -62,6 +63,11 @@ class RunFolder:
     def outputs(self) -> Path:
         """Folder of the files that validation writes."""
         return self.root / "outputs"
+
+    @property
+    def faults(self) -> Path:
+        """Text file with the faults of ``AMT_FAULT`` that have struck."""
+        return self.root / "faults.txt"
 
     def create(self) -> None:
         """Make the folders; existing ones are left alone.

@@ -17,6 +17,7 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from ..config import Experiment, TrainerConfig
 from .checkpoint_io import AtomicCheckpointIO
+from .handover import TIMEOUT
 from .plan import RunPlan
 
 
@@ -43,6 +44,11 @@ class Hardware:
     def world_size(self) -> int:
         """Number of processes."""
         return self.devices * self.num_nodes
+
+    @property
+    def backend(self) -> str:
+        """How the processes talk to each other."""
+        return "nccl" if self.accelerator == "cuda" else "gloo"
 
 
 class PlainValidationDDP(DDPStrategy):
@@ -125,7 +131,8 @@ def build_trainer(
     strategy: Any = "auto"
     if hardware.world_size > 1:
         strategy = PlainValidationDDP(
-            process_group_backend="nccl" if hardware.accelerator == "cuda" else "gloo",
+            process_group_backend=hardware.backend,
+            timeout=TIMEOUT,
             find_unused_parameters=config.find_unused_parameters,
         )
     plugins: list[Any] = [AtomicCheckpointIO(fault)]

@@ -138,11 +138,13 @@ class Validator:
     def _decode_batch(self) -> None:
         taken = [self._queue.popleft() for _ in range(min(self._batch_size, len(self._queue)))]
         audio = torch.stack([window for _, window, _ in taken]).to(self._device, non_blocking=True)
-        rows = np.stack([labels.numpy() for _, _, labels in taken])
+        rows = _join([labels for _, _, labels in taken], self._tokenizer.pad_id)
         labels = torch.from_numpy(trim_to_bucket(rows, self._tokenizer.pad_id)).to(self._device)
         with self._context():
-            mask, losses = token_losses(self._model(audio, labels), labels, pad_id=self._tokenizer.pad_id)
-            ids = self._model.generate(audio).cpu()
+            encoded = self._model.encode(audio)
+            logits = self._model.decode_logits(encoded, labels)
+            mask, losses = token_losses(logits, labels, pad_id=self._tokenizer.pad_id)
+            ids = self._model.decode_greedily(encoded).cpu()
         self._loss[0] += losses.sum(dtype=torch.float64).cpu()
         self._loss[1] += mask.sum().cpu()
         for (song, _, _), row in zip(taken, ids, strict=True):
@@ -178,7 +180,7 @@ class Validator:
 
 
 def _join(rows: Sequence[Tensor], pad_id: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """(W, C, N) of rows (C, N) decoded in different batches, whose lengths differ."""
+    """(W, C, N) of rows (C, N) whose lengths differ: of other songs, or decoded in other batches."""
     length = max(row.shape[-1] for row in rows)
     joined = np.full((len(rows), rows[0].shape[0], length), pad_id, dtype=np.int64)
     for target, row in zip(joined, rows, strict=True):

@@ -23,7 +23,7 @@ def load_warm_start(model: nn.Module, path: Path) -> list[str]:
     Raises:
         ValueError: when the file cannot be read, or the encoder or the decoder would stay untouched.
     """
-    weights = model_weights(read_checkpoint(path), path)
+    weights = model_weights(read_checkpoint(path, mmap=True), path)
     own = model.state_dict()
     fitting = {name for name, value in own.items() if name in weights and weights[name].shape == value.shape}
     shapes = [

@@ -193,6 +193,24 @@ def test_order_of_precedence() -> None:
     assert one.origin("trainer.num_nodes") == "default"
 
 
+@pytest.mark.parametrize(
+    ("line", "variable", "steps"),
+    [
+        ("-s cosine", "", 500),
+        ("-s constant", "", 0),
+        ("-s constant", "7", 7),
+        ("-s cosine", "0", 0),
+        ("-s linear", "", 0),
+        ("--recipe quickstart", "", RECIPES["quickstart"]["lr_schedule.warmup_steps"]),
+        ("--recipe quickstart -s constant", "", 0),
+        ("--recipe quickstart -s constant", "7", 7),
+    ],
+)
+def test_warmup_belongs_to_the_schedule(line: str, variable: str, steps: int) -> None:
+    schedule = built(line, {"AMT_WARMUP_STEPS": variable}).experiment.lr_schedule
+    assert schedule.num_warmup_steps == steps
+
+
 def test_augment_before_or_after_a_flag_is_the_same() -> None:
     assert built("--augment off -xk 3").experiment == built("-xk 3 --augment off").experiment
     assert built("--augment off -xk 3").experiment.augmentation.xaug_max_k == 3

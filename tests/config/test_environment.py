@@ -10,6 +10,7 @@ from amt.config.environment import EXAMPLES, SCRIPT_VARIABLES, VARIABLES, defaul
 
 CHECKOUT = Path(__file__).parents[2]
 GOOD = {"bool": "yes", "int": "3", "float": "0.5", "text": "a b"}
+GOOD_BY_NAME = {"AMT_FAULT": "nan@3:1"}
 
 
 def test_nothing_set_is_all_defaults() -> None:
@@ -48,7 +49,8 @@ def test_each_variable_is_read(variable: object) -> None:
     from amt.config.environment import Variable
 
     assert isinstance(variable, Variable)
-    before, after = read_environment({}), read_environment({variable.name: GOOD[variable.kind]})
+    good = GOOD_BY_NAME.get(variable.name, GOOD[variable.kind])
+    before, after = read_environment({}), read_environment({variable.name: good})
     assert after != before
     assert after.warnings == ()
     if variable.targets:
@@ -84,6 +86,17 @@ def test_names_are_unique() -> None:
     names = [variable.name for variable in VARIABLES] + list(SCRIPT_VARIABLES)
     assert len(names) == len(set(names))
     assert set(EXAMPLES) <= set(names)
+
+
+@pytest.mark.parametrize("text", ["nan@3", "nan@a:0", "kill@", "kill@load", "full-disk@3", "x"])
+def test_faults_are_checked(text: str) -> None:
+    with pytest.raises(ValueError, match=r"AMT_FAULT .*nan@STEP:RANK"):
+        read_environment({"AMT_FAULT": text})
+
+
+@pytest.mark.parametrize("text", ["nan@3:1", "kill@12", "kill@save", "full-disk@save"])
+def test_known_faults(text: str) -> None:
+    assert read_environment({"AMT_FAULT": text}).fault == text
 
 
 def test_list_of_presets() -> None:

@@ -17,6 +17,7 @@ import torch
 from amt.config import AudioConfig, Augmentation, BatchSizes, DataConfig, DataIO, Experiment
 from amt.config.presets import MULTI_PRESETS, SINGLE_PRESETS, MultiPreset, SinglePreset
 from amt.data.batch import Batch
+from amt.data.collate import label_buckets
 from amt.data.module import TranscriptionData
 from amt.data.workers import cap_workers, raise_file_limit, shared_memory_problem
 from amt.tokenizer import NoteTokenizer
@@ -60,7 +61,8 @@ def test_a_batch_has_the_promised_form(data_home: Path) -> None:
     (batch,) = take(data(data_home, experiment()), 1)
     assert batch.audio.shape == (4, 1, SEGMENT)
     assert batch.audio.dtype == torch.float32
-    assert batch.labels.shape == (4, 1, 64)
+    assert batch.labels.shape[:2] == (4, 1)
+    assert batch.labels.shape[2] in label_buckets(256)
     assert batch.labels.dtype == torch.int64
     assert batch.notes.shape[1] == 6
     assert batch.notes.dtype == torch.float32
@@ -232,7 +234,7 @@ def test_few_open_files_are_enough(data_home: Path) -> None:
         [sys.executable, "-c", textwrap.dedent(script)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.stdout.strip() == "60", done.stderr[-2000:]

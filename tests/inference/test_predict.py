@@ -176,3 +176,36 @@ def test_works_without_torchaudio_io_ffmpeg_and_gpu(log_dir: Path, tmp_path: Pat
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert names(tmp_path / "out") == {"song.mid", "song.png"}
+
+
+def test_folder_names_broken_audio_and_leaves_out_own_outputs(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound(tmp_path / "song.wav")
+    sound(tmp_path / "song_transcribed.wav")
+    (tmp_path / "broken.wav").write_text("no audio")
+    assert run_predict("tiny", [tmp_path], log_dir=log_dir, formats=("mid",)) == 1
+    said = capsys.readouterr()
+    assert "broken.wav: not transcribed" in said.err
+    assert "1 of 2 files transcribed" in said.out
+    assert not (tmp_path / "song_transcribed_transcribed.mid").exists()
+
+
+def test_unreadable_reference(log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    song = sound(tmp_path / "song.wav")
+    bad = tmp_path / "song.MID"
+    bad.write_bytes(b"MThd")
+    out = tmp_path / "out"
+    assert run_predict("tiny", [song], out=out, log_dir=log_dir, formats=("mid",)) == 0
+    assert "note: no reference" in capsys.readouterr().err
+    assert names(out) == {"song.mid"}
+    assert run_predict("tiny", [song], reference=bad, log_dir=log_dir, formats=("mid",)) == 2
+    assert "song.MID" in capsys.readouterr().err
+
+
+def test_output_folder_that_cannot_be_made(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    song = sound(tmp_path / "song.wav")
+    assert run_predict("tiny", [song], out=song / "below", log_dir=log_dir) == 2
+    assert capsys.readouterr().err.startswith("error: ")

@@ -112,7 +112,7 @@ def test_overlapping_windows_cover_the_song(samples: int, overlap: float, tmp_pa
     for source in (sound, tmp_path / "a.wav"):
         windows = iterate_windows(source, 8000, 16000, overlap=overlap)
         cut = np.concatenate(list(windows.pieces))
-        assert cut.shape == (windows.count, 8000)
+        assert cut.shape == (windows.num_windows, 8000)
         padded = np.concatenate([sound, np.zeros(8000, np.float32)])
         for start, window in zip(windows.starts(), cut, strict=True):
             np.testing.assert_allclose(window, padded[start : start + 8000], atol=1e-6)

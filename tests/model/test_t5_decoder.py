@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from transformers import T5Config, T5ForConditionalGeneration
@@ -149,3 +151,16 @@ def test_start_of_weights():
         (decoder.lm_head.weight, (3 * 512) ** -0.5),
     ]:
         assert abs(float(weight.std()) / std - 1) < 0.03
+
+
+def test_scaled_attention_starts_as_the_same_function_and_decodes_alike():
+    plain = T5DecoderConfig(d_model=24, num_heads=3, d_kv=8, num_layers=2)
+    decoders = []
+    for config in (plain, dataclasses.replace(plain, scaled_attention=True)):
+        torch.manual_seed(4)
+        decoders.append(T5Decoder(config, 30, 20).eval())
+    memory, ids = torch.randn(2, 4, 24), torch.randint(0, 30, (2, 20))
+    torch.testing.assert_close(decoders[0](ids, memory), decoders[1](ids, memory))
+    queries = [decoder.layers[0].self_attention.q.weight for decoder in decoders]
+    torch.testing.assert_close(queries[1], queries[0] * 8**0.5)
+    assert torch.equal(*(greedy_decode(d, memory, 20, pad_id=0, eos_id=1) for d in decoders))

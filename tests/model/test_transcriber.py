@@ -169,3 +169,11 @@ def test_published_size_by_default():
     model = build_model(ModelConfig(), audio, 801, 1, max_length=1024)
     assert model.encoder.positions.shape == (229, 24, 128)
     assert model.pre_decoder.weight.shape == (512, 24 * 128)
+
+
+def test_a_frame_head_of_many_rare_outputs_starts_near_silence():
+    model = ModelConfig(frame_groups=("pitched", "voice", "drums"))
+    head = build_model(model, AudioConfig(), 40, 1, max_length=16).frame_head
+    assert (head.bias[:176] == -4).all()
+    assert (head.bias[-128:] == -4).all()
+    assert head.bias[176:-128].abs().max() < 0.1

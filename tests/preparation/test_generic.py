@@ -163,3 +163,20 @@ def test_the_split_is_a_stable_hash() -> None:
     assert splits == [split_of(name, 0, 0.1, 0.2) for name in names]
     assert splits != [split_of(name, 1, 0.1, 0.2) for name in names]
     assert split_of("é", 3, 0.5, 0) == split_of(unicodedata.normalize("NFD", "é"), 3, 0.5, 0)
+
+
+def test_transcriptions_beside_the_songs_are_no_songs(tmp_path: Path) -> None:
+    add_pair(tmp_path / "in", "one")
+    add_pair(tmp_path / "in", "one_transcribed")
+    report = prepare_folder(
+        tmp_path / "in", tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
+    )
+    assert sum(report.songs.values()) == 1
+    assert any("one_transcribed.mid: left out" in line for line in report.remarks)
+
+
+def test_name_of_a_preset_is_refused(tmp_path: Path) -> None:
+    add_pair(tmp_path / "in", "one")
+    with pytest.raises(ValueError, match="belongs to a data preset"):
+        prepare_folder(tmp_path / "in", tmp_path / "quickstart", "quickstart", progress=False)
+    assert not (tmp_path / "quickstart").exists()

@@ -57,7 +57,7 @@ def run(script: Path, *args: str, cwd: Path | None = None, **env: str) -> subpro
         env={**environ, "AMT_PYTHON": sys.executable, **env},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

@@ -335,7 +335,7 @@ def test_overlapping_windows_say_what_windows_back_to_back_say(task: str, rows: 
 
 
 def test_an_onset_that_two_windows_place_on_either_side_of_the_seam_is_one_onset() -> None:
-    """The seam lies at 0.90 s: one note placed before it and behind it, one placed behind it and before it."""
+    """The seam lies at 0.90 s: one note placed before and behind it, one placed behind and before it."""
     tokenizer = make_tokenizer("mc13_fsingle_vocal", 24000)
 
     def window(notes: list[Note], start: float) -> Any:
@@ -364,7 +364,12 @@ def test_random_sequences_of_overlapping_windows_never_raise() -> None:
     tokenizer = make_tokenizer("mc13_fsingle", 24000)
     rng = np.random.default_rng(5)
     pitches = tokenizer.token_range("pitch")
-    likely = [tokenizer.tie_id, *tokenizer.token_range("velocity"), *pitches[60:63], *tokenizer.token_range("shift")]
+    likely = [
+        tokenizer.tie_id,
+        *tokenizer.token_range("velocity"),
+        *pitches[60:63],
+        *tokenizer.token_range("shift"),
+    ]
     for _ in range(300):
         ids = rng.integers(0, tokenizer.vocab_size, (4, 1, 40))
         usual = rng.random(ids.shape) < 0.8

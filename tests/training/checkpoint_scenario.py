@@ -149,7 +149,7 @@ def kills(folder: Path, count: int, seed: int) -> None:
             resume = last if last.exists() else None
             fit(folder, TinyModule(scores, width=40_000), 9_999, config=config, vit=2, resume=resume)
             os._exit(1)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         started = (read_header(last).step or 0) if last.exists() else 0
         goal = started + rng.randint(1, 4)
         while time.monotonic() < deadline:

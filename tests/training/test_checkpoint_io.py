@@ -24,8 +24,8 @@ from amt.training.checkpoint_io import (
     CheckpointWriteError,
     check_plain,
     copy_file,
-    fault_point,
 )
+from amt.training.faults import fault_point
 
 
 def state(step: int = 7, size: int = 100) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from amt.training.nonfinite import (
     GradScalerMinScaleGuard,
     NonFiniteGuard,
     NonFiniteLossError,
-    parse_nan_fault,
 )
 
 
@@ -159,13 +158,6 @@ def test_the_cause_is_named():
     guard.observe(torch.tensor(math.inf), {}, torch.zeros(2), torch.tensor(1))
     with pytest.warns(UserWarning, match="logits are finite"):
         guard.decide(trainer.net.named_parameters(), step=2)
-
-
-def test_faults():
-    assert parse_nan_fault("nan@3:1") == (3, 1)
-    assert parse_nan_fault("kill@save") is None
-    with pytest.raises(ValueError, match="nan@STEP:RANK"):
-        parse_nan_fault("nan@3")
 
 
 @pytest.mark.parametrize(

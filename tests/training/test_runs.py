@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,12 +29,19 @@ def validations(folder):
     return {int(row["step"]): row["val_loss"] for row in rows(folder) if row.get("val_loss")}
 
 
-def start(folder, data_home, limit=60, **settings):
+def start(folder, data_home, limit=300, **settings):
     """The tiny run in a process of its own."""
     text = json.dumps({"folder": str(folder), "data_home": str(data_home), **settings})
-    return subprocess.run(
-        [sys.executable, str(PROGRAM), text], capture_output=True, text=True, timeout=limit, check=False
-    )
+    command = [sys.executable, str(PROGRAM), text]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=limit)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)  # with the ranks it has started
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +63,7 @@ LONG = {
 
 def test_steps_validations_and_epochs_are_counted_in_steps(whole):
     assert list(losses(whole)) == list(range(1, 9))
-    assert list(validations(whole)) == [3, 6]
+    assert list(validations(whole)) == [3, 6, 8], "the last step is validated too"
     epochs = {int(row["step"]): int(row["epoch"]) for row in rows(whole) if row["train_loss"]}
     assert epochs == {1: 0, 2: 0, 3: 1, 4: 1, 5: 1, 6: 2, 7: 2, 8: 2}
     names = sorted(path.name for path in (whole / "checkpoints").glob("*.ckpt"))
@@ -68,7 +77,7 @@ def test_a_killed_run_goes_on_bit_for_bit(tiny, sines, whole, tmp_path):
     assert done.returncode == -9
     last = folder / "checkpoints" / "last.ckpt"
     assert read_checkpoint(last)["global_step"] == 4
-    assert tiny.train(folder, sines, checkpoint=last, kind="resume", step=4, **LONG) == 0
+    assert tiny.train(folder, sines, checkpoint=last, kind="resume", step=4, fault="kill@5", **LONG) == 0
     assert losses(folder) == losses(whole)
     assert validations(folder) == validations(whole)
     first, second = (read_checkpoint(item / "checkpoints" / "last.ckpt") for item in (whole, folder))
@@ -78,11 +87,55 @@ def test_a_killed_run_goes_on_bit_for_bit(tiny, sines, whole, tmp_path):
     assert first["lr_schedulers"] == second["lr_schedulers"]
 
 
+def test_an_end_between_two_validations_changes_nothing_that_follows(tiny, sines, tmp_path):
+    options = {"lr_schedule__name": "constant", "trainer__val_interval": 3}
+    whole, parts = tmp_path / "p" / "whole", tmp_path / "p" / "parts"
+    assert tiny.train(whole, sines, trainer__max_steps=7, **options) == 0
+    assert tiny.train(parts, sines, trainer__max_steps=4, **options) == 0
+    last = parts / "checkpoints" / "last.ckpt"
+    state = read_checkpoint(last)
+    assert (state["global_step"], state["amt_state"]["last_validated_step"]) == (4, 4)
+    resumed = {"checkpoint": last, "kind": "resume", "step": 4}
+    assert tiny.train(parts, sines, trainer__max_steps=7, **resumed, **options) == 0
+    assert losses(parts) == losses(whole)
+    found = validations(parts)
+    assert list(found) == [3, 4, 6, 7]
+    del found[4]
+    assert found == validations(whole)
+    first, second = (read_checkpoint(item / "checkpoints" / "last.ckpt") for item in (whole, parts))
+    for name, value in first["state_dict"].items():
+        assert torch.equal(value, second["state_dict"][name]), name
+
+
+def test_a_last_state_that_was_not_saved_has_its_exit_status(tiny, sines, tmp_path, capsys):
+    folder = tmp_path / "p" / "full"
+    with pytest.warns(UserWarning, match="NOT saved"):
+        assert tiny.train(folder, sines, fault="full-disk@save", trainer__max_steps=2) == 1
+    assert "NOT saved" in capsys.readouterr().out
+    assert not list((folder / "checkpoints").glob("*.ckpt"))
+
+
+@pytest.mark.parametrize(("origin", "workers"), [("", 1), ("--num-workers", 3), ("AMT_NUM_WORKERS", 3)])
+def test_workers_are_capped_unless_set(tiny, sines, tmp_path, monkeypatch, capsys, origin, workers):
+    seen = []
+
+    def stop(experiment, *rest, **more):
+        seen.append(experiment.dataio.num_workers)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("amt.data.workers.available_cores", lambda: 1)
+    monkeypatch.setattr("amt.training.fit.TranscriptionData", stop)
+    origins = {"dataio.num_workers": origin} if origin else {}
+    with pytest.raises(KeyboardInterrupt):
+        tiny.train(tmp_path / "p" / "x", sines, options={"origins": origins}, dataio__num_workers=3)
+    assert seen == [workers]
+
+
 def test_a_checkpoint_stands_alone(whole, tiny):
     checkpoint = read_checkpoint(whole / "checkpoints" / "last.ckpt")
     assert type(tiny.experiment()).from_json(checkpoint["experiment"]).exp_id == "tiny"
     assert json.loads(checkpoint["task"])["name"] == "mc13_fsingle_vocal"
-    assert checkpoint["amt_state"]["last_validated_step"] == 6
+    assert checkpoint["amt_state"]["last_validated_step"] == 8
     assert checkpoint["amt_state"]["nan_lr_scale"] == 1.0
     assert set(checkpoint["versions"]) >= {"amt", "torch", "pytorch_lightning"}
     assert all(name.startswith("model.") for name in checkpoint["state_dict"])
@@ -94,7 +147,7 @@ def test_a_validation_that_was_due_runs_first(tiny, sines, whole, tmp_path):
     checkpoint = whole / "checkpoints" / "step=6.ckpt"
     assert read_checkpoint(checkpoint)["amt_state"]["last_validated_step"] == 3
     assert tiny.train(folder, sines, checkpoint=checkpoint, kind="resume", step=6, **LONG) == 0
-    assert validations(folder) == {6: validations(whole)[6]}
+    assert validations(folder) == {step: loss for step, loss in validations(whole).items() if step > 3}
     assert losses(folder) == {step: loss for step, loss in losses(whole).items() if step > 6}
 
 
@@ -210,14 +263,15 @@ def test_two_ranks_drop_together_stay_equal_and_validate_as_one(tiny, sines, tmp
     assert first["num_dropped"] == 1
     for name, value in first["model"].items():
         assert torch.isfinite(value).all()
-        if "running" not in name:  # those of rank 0 are everybody's at the next forward
-            assert torch.equal(value, second["model"][name]), name
+        assert torch.equal(value, second["model"][name]), name
+    # Each rank's running statistics are of its own songs: they were shared for the last validation.
+    assert any("running" in name for name in first["model"])
     for key, state in first["optimizer"].items():
         assert int(state["step"]) == 3
         for name, value in state.items():
             assert torch.equal(value, second["optimizer"][key][name])
     assert losses(folder)[2] == "0"
-    assert list(validations(folder)) == [0, 3]
+    assert list(validations(folder)) == [0, 3, 4]
     # Before the first step both have the weights of the seed: 3 songs on 2 ranks or on one are the same.
     alone = tmp_path / "p" / "one"
     assert tiny.train(alone, sines, trainer__validate_before_fit=True, trainer__max_steps=1) == 0

@@ -30,12 +30,15 @@ class Parrot:
         self.vocab_size = vocab_size
         self.batches = []
 
-    def __call__(self, audio, labels):
+    def encode(self, audio):
+        return audio
+
+    def decode_logits(self, encoded, labels):
         return torch.zeros(*labels.shape, self.vocab_size)
 
-    def generate(self, audio):
-        self.batches.append(len(audio))
-        return self.rows[audio[:, 0, 0].long()]
+    def decode_greedily(self, encoded):
+        self.batches.append(len(encoded))
+        return self.rows[encoded[:, 0, 0].long()]
 
 
 def make_items(tokenizer, count):
@@ -59,7 +62,9 @@ def make_items(tokenizer, count):
                 answer[:] = tokenizer.pad_id
                 answer[:, :2] = torch.tensor([tokenizer.tie_id, tokenizer.eos_id])
             rows.append(answer)
-        items.append(ValidationItem(True, number % 2, f"song{number}", audio, labels, notes))
+        trimmed = labels[..., : 32 + 16 * (number % 2)]  # as the data path trims each song
+        assert not labels[..., 32:].any()
+        items.append(ValidationItem(True, number % 2, f"song{number}", audio, trimmed, notes))
     return items, torch.stack(rows)
 
 

@@ -1,55 +1,49 @@
-"""Random smooth equalisation: a shelf or a wide peak."""
+"""Random smooth equalisation: another body, microphone or make of the same instrument."""
 
 from __future__ import annotations
 
-import math
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-import scipy.signal
+import scipy.fft
 
-MAX_DB = 9.0
-"""Largest boost or cut."""
-_OFFSET = np.float32(1e-9)
-"""Far below hearing; keeps the filter's memory of silence out of the denormal numbers, ten times slower."""
+LOWEST_KNOT_HZ = 62.5
+KNOTS_PER_OCTAVE = 1
+SPREAD_DB = 7.0
+"""Standard deviation of the gain at each knot."""
+LIMIT_DB = 15.0
 
-
-def draw_filter(rng: np.random.Generator, sample_rate: int) -> npt.NDArray[np.float32]:
-    """A random second-order section (6,), numerator then denominator: low shelf, high shelf or peak.
-
-    Boosts or cuts by at most 9 dB. Formulas after R. Bristow-Johnson's audio EQ cookbook.
-    """
-    kind = int(rng.integers(3))
-    gain_db = float(rng.uniform(-MAX_DB, MAX_DB))
-    frequency = float(np.exp(rng.uniform(math.log(120.0), math.log(0.35 * sample_rate))))
-    width = float(rng.uniform(0.4, 1.2))
-    amplitude = 10.0 ** (gain_db / 40.0)
-    omega = 2.0 * math.pi * frequency / sample_rate
-    cosine, bend = math.cos(omega), math.sin(omega) / (2.0 * width)
-    if kind == 0:
-        upper = (1 + bend * amplitude, -2 * cosine, 1 - bend * amplitude)
-        lower = (1 + bend / amplitude, -2 * cosine, 1 - bend / amplitude)
-    else:
-        sign = 1.0 if kind == 1 else -1.0
-        root = 2.0 * math.sqrt(amplitude) * bend
-        plus, minus = amplitude + 1, amplitude - 1
-        upper = (
-            amplitude * (plus - sign * minus * cosine + root),
-            sign * 2 * amplitude * (minus - sign * plus * cosine),
-            amplitude * (plus - sign * minus * cosine - root),
-        )
-        lower = (
-            plus + sign * minus * cosine + root,
-            -sign * 2 * (minus + sign * plus * cosine),
-            plus + sign * minus * cosine - root,
-        )
-    return np.array([*upper, *lower], dtype=np.float32) / np.float32(lower[0])
+FloatArray = npt.NDArray[np.float32]
 
 
-def equalise(
-    audio: npt.NDArray[np.float32], rng: np.random.Generator, sample_rate: int
-) -> npt.NDArray[np.float32]:
-    """(n,) float32 through a random filter; same length, no delay of onsets."""
-    section = draw_filter(rng, sample_rate)
-    filtered: npt.NDArray[np.float32] = scipy.signal.lfilter(section[:3], section[3:], audio + _OFFSET)
+@lru_cache(maxsize=4)
+def _knot_weights(num_bins: int, sample_rate: int) -> FloatArray:
+    """(bins, knots) weights that draw a line between knots on a log-frequency axis."""
+    top = sample_rate / 2
+    count = int(np.ceil(np.log2(top / LOWEST_KNOT_HZ) * KNOTS_PER_OCTAVE)) + 1
+    frequency = np.maximum(np.linspace(0.0, top, num_bins), LOWEST_KNOT_HZ)
+    place = np.log2(frequency / LOWEST_KNOT_HZ) * KNOTS_PER_OCTAVE
+    distance = np.abs(place[:, None] - np.arange(count))
+    return np.maximum(1.0 - distance, 0.0).astype(np.float32)
+
+
+def draw_curve(rng: np.random.Generator, num_bins: int, sample_rate: int) -> FloatArray:
+    """(bins,) gains, linear, from 0 to half the sample rate: a knot per octave from 62.5 Hz, normal with 7 dB
+    around 0 and within 15 dB, straight lines in dB between them."""
+    weights = _knot_weights(num_bins, sample_rate)
+    decibels = np.clip(rng.normal(0.0, SPREAD_DB, weights.shape[1]), -LIMIT_DB, LIMIT_DB)
+    curve: FloatArray = np.exp(weights @ (decibels * (np.log(10.0) / 20.0)).astype(np.float32))
+    return curve
+
+
+def equalise(audio: FloatArray, rng: np.random.Generator, sample_rate: int) -> FloatArray:
+    """(n,) float32 through a random curve; same length and power, no delay of onsets (zero phase)."""
+    size = scipy.fft.next_fast_len(len(audio) + sample_rate // 100, real=True)
+    spectrum = scipy.fft.rfft(audio, size)
+    spectrum *= draw_curve(rng, len(spectrum), sample_rate)
+    filtered: FloatArray = scipy.fft.irfft(spectrum, size)[: len(audio)]
+    before, after = float(np.dot(audio, audio)), float(np.dot(filtered, filtered))
+    if after > 0.0:
+        filtered *= np.float32(np.sqrt(before / after))
     return filtered

@@ -54,6 +54,7 @@ class _GreedyState:
     def __init__(self, decoder: T5Decoder, memory: Tensor, max_length: int, dtype: torch.dtype) -> None:
         layers = [layer for layer in decoder.layers if isinstance(layer, T5DecoderLayer)]
         self.num_heads = layers[0].self_attention.num_heads
+        self.scale = layers[0].self_attention.scale
         self.weights = [_LayerWeights.of(layer, dtype) for layer in layers]
         self.head = (decoder.lm_head.weight * decoder.final_norm.weight).to(dtype)
         self.decoder = decoder
@@ -108,11 +109,11 @@ class _GreedyState:
             qkv = y.view(rows, 3, self.num_heads, 1, self.head_width)
             own[:, :, :, position] = qkv[:, 1:, :, 0].transpose(0, 1)
             k, v = own[0, :, :, :end], own[1, :, :, :end]
-            y = F.scaled_dot_product_attention(qkv[:, 0], k, v, mask, scale=1.0)
+            y = F.scaled_dot_product_attention(qkv[:, 0], k, v, mask, scale=self.scale)
             x = x + F.linear(y.reshape(rows, -1), weights.self_out)
             y = F.linear(F.rms_norm(x, norm_shape, None, T5_NORM_EPS).to(self.dtype), weights.cross_q)
             q = y.view(rows, self.num_heads, 1, self.head_width)
-            y = F.scaled_dot_product_attention(q, cross_k, cross_v, scale=1.0)
+            y = F.scaled_dot_product_attention(q, cross_k, cross_v, scale=self.scale)
             x = x + F.linear(y.reshape(rows, -1), weights.cross_out)
             y = F.linear(F.rms_norm(x, norm_shape, None, T5_NORM_EPS).to(self.dtype), weights.ff_in)
             gate, value = y.chunk(2, dim=-1)

@@ -18,7 +18,8 @@ NUM_BUCKETS = 32
 
 
 class T5Attention(nn.Module):
-    """Attention without biases and without the usual division by sqrt(width): its start makes up for it."""
+    """Attention without biases and, unless ``scaled_attention``, without the usual division by sqrt(width),
+    which T5's start makes up for."""
 
     def __init__(self, config: T5DecoderConfig) -> None:
         super().__init__()
@@ -29,7 +30,8 @@ class T5Attention(nn.Module):
         self.k = nn.Linear(width, inner, bias=False)
         self.v = nn.Linear(width, inner, bias=False)
         self.o = nn.Linear(inner, width, bias=False)
-        nn.init.normal_(self.q.weight, std=(width * config.d_kv) ** -0.5)
+        self.scale = config.d_kv**-0.5 if config.scaled_attention else 1.0
+        nn.init.normal_(self.q.weight, std=width**-0.5 * (config.d_kv**-0.5 / self.scale))
         nn.init.normal_(self.k.weight, std=width**-0.5)
         nn.init.normal_(self.v.weight, std=width**-0.5)
         nn.init.normal_(self.o.weight, std=inner**-0.5)
@@ -38,7 +40,7 @@ class T5Attention(nn.Module):
         """x (B, N, D) attends to states (B, M, D) → (B, N, D); ``bias`` (1, H, N, M) joins the scores."""
         q, k, v = (self._split(y) for y in (self.q(x), self.k(states), self.v(states)))
         dropout = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(q, k, v, bias, dropout, is_causal=causal, scale=1.0)
+        y = F.scaled_dot_product_attention(q, k, v, bias, dropout, is_causal=causal, scale=self.scale)
         out: Tensor = self.o(y.transpose(1, 2).flatten(2))
         return out
 

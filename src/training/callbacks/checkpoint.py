@@ -58,7 +58,7 @@ class CustomModelCheckpoint(Checkpoint):
 
     Nothing is written while ``pl_module.saving_allowed`` is False (a streak of non-finite losses). When a
     file cannot be written (disk full), the previous one stays, a warning says so and the run goes on;
-    :attr:`last_error` holds the message until a later save succeeds.
+    :attr:`last_error` holds the reason until a later save succeeds.
 
     Args:
         config: what is saved and when.
@@ -307,11 +307,11 @@ class CustomModelCheckpoint(Checkpoint):
     def _report(self, step: int, error: OSError) -> None:
         name = Path(str(error.filename)).name if error.filename else LAST_NAME
         reason = error.strerror or str(error)
-        self.last_error = (
-            f"checkpoint: step {step} was NOT saved ({name}: {reason}); the previous files are whole and the "
-            f"run goes on. Make room in {self.folder}: the next save point tries again"
+        self.last_error = f"{name}: {reason}"
+        rank_zero_warn(
+            f"checkpoint: step {step} was NOT saved ({self.last_error}); the previous files are whole and "
+            f"the run goes on. Make room in {self.folder}: the next save point tries again"
         )
-        rank_zero_warn(self.last_error)
 
     # --- resuming -----------------------------------------------------------------------------------
 

@@ -1,0 +1,45 @@
+"""What a run says: rank 0 speaks, the libraries' remarks on things that are meant to be so are left out."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+
+_KNOWN = (
+    ".*does not have many workers.*",
+    ".*sync_dist=True.*",
+    ".*IterableDataset.*__len__.*",
+    ".*no `test_dataloader`.*",
+    ".*LeafSpec.*",
+    ".*overridden `transfer_batch_to_device`.*",
+)
+
+
+class Speaker:
+    """Prints on rank 0."""
+
+    def __init__(self, speaks: bool) -> None:
+        self.speaks = speaks
+
+    def __call__(self, line: str) -> None:
+        if self.speaks:
+            print(line, flush=True)
+
+
+def quiet_libraries(speaks: bool) -> None:
+    """Leave out what is known; on ranks that do not speak, every warning about the user's settings."""
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    ours = logging.getLogger("pytorch_lightning.utilities.rank_zero")  # carries this package's rank_zero_info
+    ours.setLevel(logging.INFO)
+    ours.addFilter(_is_ours)
+    for message in _KNOWN:
+        warnings.filterwarnings("ignore", message)
+    if not speaks:
+        warnings.filterwarnings("ignore", category=UserWarning)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    theirs = {"pytorch_lightning", "lightning_fabric"} & set(Path(record.pathname).parts)
+    return not theirs or record.levelno >= logging.WARNING
