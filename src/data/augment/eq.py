@@ -13,11 +13,12 @@ KNOTS_PER_OCTAVE = 1
 SPREAD_DB = 7.0
 """Standard deviation of the gain at each knot."""
 LIMIT_DB = 15.0
+FFT_STEP = 2048
 
 FloatArray = npt.NDArray[np.float32]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)
 def _knot_weights(num_bins: int, sample_rate: int) -> FloatArray:
     """(bins, knots) weights that draw a line between knots on a log-frequency axis."""
     top = sample_rate / 2
@@ -39,7 +40,8 @@ def draw_curve(rng: np.random.Generator, num_bins: int, sample_rate: int) -> Flo
 
 def equalise(audio: FloatArray, rng: np.random.Generator, sample_rate: int) -> FloatArray:
     """(n,) float32 through a random curve; same length and power, no delay of onsets (zero phase)."""
-    size = scipy.fft.next_fast_len(len(audio) + sample_rate // 100, real=True)
+    # Few sizes, so that the weights of the knots are found again: sounds to be shifted have any length.
+    size = -(-(len(audio) + sample_rate // 100) // FFT_STEP) * FFT_STEP
     spectrum = scipy.fft.rfft(audio, size)
     spectrum *= draw_curve(rng, len(spectrum), sample_rate)
     filtered: FloatArray = scipy.fft.irfft(spectrum, size)[: len(audio)]
