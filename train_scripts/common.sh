@@ -42,7 +42,7 @@ resolve_init_ckpt() {
 
 # With AMT_DRY_RUN=1 prints the command and ends the script; else says which start will happen and why.
 announce() {
-    if [[ -n "${AMT_DRY_RUN:-}" && "${AMT_DRY_RUN}" != 0 ]]; then
+    if [[ ! "${AMT_DRY_RUN:-0}" =~ ^(0|false|no|False|No)?$ ]]; then
         printf 'cd %q && ' "${src_dir}"
         printf '%q ' "${PYTHON}" train.py "$@"
         printf '\n'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def run_command(work: Callable[[Sequence[str]], int], argv: Sequence[str] | None
     file) prints one sentence, once on each machine; any other error keeps its traceback, since it is ours.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    warnings.formatwarning = _one_line
     try:
         status = work(words)
         sys.stdout.flush()
@@ -38,6 +40,12 @@ def run_command(work: Callable[[Sequence[str]], int], argv: Sequence[str] | None
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr, flush=True)
         return EXIT_INTERRUPTED
+
+
+def _one_line(message: Warning | str, *place: object) -> str:
+    """A warning as a sentence; where in the code it arose helps no user."""
+    del place
+    return f"warning: {message}\n"
 
 
 def is_users_mistake(error: BaseException) -> bool:

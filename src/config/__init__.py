@@ -6,6 +6,7 @@ from .experiment import Experiment
 from .inference import InferenceConfig
 from .model import ModelConfig, PerceiverTFConfig, PreEncoderConfig, T5DecoderConfig
 from .names import nearest, unknown_name
+from .presets import get_preset, list_presets
 from .tasks import Task, get_task, list_tasks
 from .training import (
     CheckpointConfig,
@@ -37,8 +38,10 @@ __all__ = [
     "TrainerConfig",
     "WandbConfig",
     "get_drum_vocab",
+    "get_preset",
     "get_program_vocab",
     "get_task",
+    "list_presets",
     "list_tasks",
     "max_shift_steps",
     "nearest",

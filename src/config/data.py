@@ -44,7 +44,7 @@ class DataIO:
 
     def __post_init__(self) -> None:
         if self.num_workers < 0:
-            raise ValueError(f"--num-workers must be 0 or more, not {self.num_workers}")
+            raise ValueError(f"--num-workers (AMT_NUM_WORKERS) must be 0 or more, not {self.num_workers}")
         if self.prefetch_factor < 1:
             raise ValueError(f"AMT_PREFETCH_FACTOR must be at least 1, not {self.prefetch_factor}")
 

@@ -18,7 +18,7 @@ from .batch import Batch, ValidationItem
 from .dataset import EvaluationSongs, ScoredSet, TrainingBatches
 from .segments import SegmentMaker
 from .sources import open_presets
-from .workers import raise_file_limit, shared_memory_problem, worker_context
+from .workers import leave_signals_to_the_run, raise_file_limit, shared_memory_problem, worker_context
 
 MAX_EVALUATION_WORKERS = 2
 """Loader processes in evaluation: each holds whole songs, and the network is the slow part there."""
@@ -89,11 +89,18 @@ class TranscriptionData(pl.LightningDataModule):
         """Names of the test sets, in the order of ``ValidationItem.set_index``."""
         return [item.name for item in self.test_sets]
 
+    def require_training_songs(self) -> None:
+        """Raise a ``ValueError`` that says what to do when there is nothing to train on."""
+        if not self.training_sets:
+            raise ValueError(
+                f"-d {' '.join(self.experiment.data.presets)}: no song to train on; a store without training "
+                "songs is prepared again with another --seed or smaller shares for validation and test"
+            )
+
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of this rank without end, from ``first_sample`` on."""
         experiment = self.experiment
-        if not self.training_sets:
-            raise ValueError(f"-d {' '.join(experiment.data.presets)}: no preset has a training split")
+        self.require_training_songs()
         maker = SegmentMaker(
             self.training_sets,
             self.tokenizer,
@@ -153,5 +160,6 @@ class TranscriptionData(pl.LightningDataModule):
             batch_size=None,
             num_workers=workers,
             pin_memory=dataio.pin_memory and torch.cuda.is_available(),
+            worker_init_fn=leave_signals_to_the_run,
             **settings,
         )

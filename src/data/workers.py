@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -49,6 +50,15 @@ def cap_workers(
 def worker_context() -> str:
     """How loader processes are started: ``fork`` on Linux, where it is cheap and loaders use no CUDA."""
     return "fork" if sys.platform == "linux" else "spawn"
+
+
+def leave_signals_to_the_run(worker: int) -> None:
+    """For a loader process: a signal to the whole process group (a launcher, ``timeout``, Ctrl-C) must not
+    end it, or the run would die of a missing loader before it has saved. It ends with the run."""
+    del worker
+    for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
 def shared_memory_problem(num_workers: int, prefetch_factor: int, batch_bytes: int) -> str | None:

@@ -275,4 +275,4 @@ def _print_report(
         )
     for split, share in (("train", 1.0), ("validation", validation_share), ("test", test_share)):
         if share > 0 and not report.songs[split]:
-            console.print(f"no song fell into {split}: take another --seed or another share")
+            console.print(f"no song fell into {split}: prepare again with another --seed or another share")

@@ -154,8 +154,9 @@ def _song_tables(scores: Mapping[str, Mapping[str, SplitScore]]) -> str:
 def _loss_chart(rows: Sequence[MetricsRow]) -> str:
     training = _column(rows, "train_loss_step") or _column(rows, "train_loss")
     series = [
-        Series("training loss", smooth(training)),
-        Series("validation loss", _column(rows, "val_loss"), marks=True),
+        Series("training, all terms", smooth(training)),
+        Series("training, tokens", smooth(_column(rows, "token_ce"))),
+        Series("validation, tokens", _column(rows, "val_loss"), marks=True),
     ]
     losses = [y for line in series for _, y in line.points]
     top = float(np.quantile(losses, 0.98)) if losses else 1.0

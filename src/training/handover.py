@@ -19,16 +19,14 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from datetime import timedelta
 from pathlib import Path
 
 from ..config import TrainerConfig
 from .identity import RunDecision
+from .plan import TIMEOUT
 
 VARIABLE = "_AMT_DECISION"
 """Passes the decision from a process to those it starts; nobody sets it by hand."""
-TIMEOUT = timedelta(minutes=30)
-"""Time that ranks wait for each other, here and in training."""
 
 
 def decide_once(

@@ -202,7 +202,7 @@ def _resumable(path: Path, exp_id: str, folder: Path) -> Header:
     else:
         way = "There is no other good checkpoint in the folder"
     raise ValueError(
-        f"{path} {problem}. {way}, or start anew with AMT_FORCE_SCRATCH=1 (old files are kept aside)"
+        f"{path} {problem}. {way}; or start anew with AMT_FORCE_SCRATCH=1 (old files are kept aside)"
     )
 
 

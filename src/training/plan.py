@@ -7,9 +7,13 @@ batches. An epoch is a whole number of steps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from ..config import Experiment
+
+TIMEOUT = timedelta(minutes=30)
+"""Time that ranks wait for each other."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class ProgressLine(Callback):
         self._task: TaskID | None = None
         self._loss: float | None = None
         self._shown_at = 0.0
+        self._validation_began = 0.0
         self._shown_step = -1
         self._rate_from = (0.0, 0)
 
@@ -84,8 +85,31 @@ class ProgressLine(Callback):
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Say that validation has begun."""
+        self._validation_began = self._shown_at = self._now()
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, text="validating ...", refresh=True)
+
+    def on_validation_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Show how many songs of this rank are heard, when it is time."""
+        pause = LIVE_SECONDS if self._live else PLAIN_SECONDS
+        if not trainer.is_global_zero or self._now() - self._shown_at < pause:
+            return
+        self._shown_at = self._now()
+        total = sum(int(count) for count in trainer.num_val_batches)
+        seconds = self._shown_at - self._validation_began
+        text = f"validating {batch_idx + 1}/{total} songs, {format_seconds(seconds)}"
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, text=text, refresh=True)
+        else:
+            print(text, file=self._stream, flush=True)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the scores of a validation on a line of their own."""

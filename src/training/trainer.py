@@ -17,8 +17,7 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from ..config import Experiment, TrainerConfig
 from .checkpoint_io import AtomicCheckpointIO
-from .handover import TIMEOUT
-from .plan import RunPlan
+from .plan import TIMEOUT, RunPlan
 
 
 @dataclass(frozen=True)

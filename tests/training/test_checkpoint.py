@@ -20,7 +20,13 @@ import torch
 from amt.config import CheckpointConfig
 from amt.model.checkpoint_file import read_checkpoint
 from amt.model.checkpoint_header import read_header, read_sidecar
-from amt.training.callbacks.ranking import Ranking, file_name, scores_in_names, validate_template
+from amt.training.callbacks.ranking import (
+    Ranking,
+    check_template_names,
+    file_name,
+    scores_in_names,
+    validate_template,
+)
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "checkpoint_scenario.py"
@@ -144,6 +150,12 @@ def test_file_names_are_flat_and_say_the_truth() -> None:
 def test_bad_templates_are_refused(template: str) -> None:
     with pytest.raises(ValueError, match="AMT_CHECKPOINT_FILENAME"):
         validate_template(template)
+
+
+def test_a_template_with_a_name_nobody_logs_is_refused_with_the_near_ones() -> None:
+    check_template_names("{epoch}-{step}-{validation/macro_onset_f:.4f}", {"validation/macro_onset_f"})
+    with pytest.raises(ValueError, match=r"AMT_CHECKPOINT_FILENAME.*validation/macro_onset_f"):
+        check_template_names("{step}-{validation/macro_onset}", {"validation/macro_onset_f"})
 
 
 def test_two_optimizers_count_one_step_per_batch(tmp_path: Path) -> None:

@@ -88,6 +88,17 @@ def test_validation_scores_have_a_line(module):
     assert stream.getvalue() == "validation  step 0  onset F1 0.7500  loss 1.5000\n"
 
 
+def test_a_long_validation_shows_how_far_it_is(module):
+    now, stream = [0.0], io.StringIO()
+    line = progress.ProgressLine(stream, now=lambda: now[0])
+    watched = trainer(num_val_batches=[4])
+    line.on_validation_start(watched, module)
+    for number in range(4):
+        now[0] += 7.0
+        line.on_validation_batch_end(watched, module, None, None, number)
+    assert stream.getvalue().splitlines() == ["validating 2/4 songs, 0:14", "validating 4/4 songs, 0:28"]
+
+
 def test_a_time_budget_counts_down(module):
     module.plan = RunPlan(1, 16, 100, None, 600.0)
     stream = io.StringIO()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,34 @@ def start(folder, data_home, limit=300, **settings):
             os.killpg(process.pid, signal.SIGKILL)  # with the ranks it has started
             raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def test_a_signal_to_the_whole_group_still_saves(sines, tmp_path):
+    """What ``timeout`` and launchers do: the loader processes hear the signal too."""
+    folder = tmp_path / "p" / "signalled"
+    settings = {"trainer__max_steps": 100000, "trainer__val_interval": 100000, "dataio__num_workers": 2}
+    text = json.dumps({"folder": str(folder), "data_home": str(sines), **settings})
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAM), text],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            deadline = time.monotonic() + 300
+            while not (folder / "metrics.csv").exists() or len(rows(folder)) < 3:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            os.killpg(process.pid, signal.SIGTERM)
+            out, _ = process.communicate(timeout=300)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    assert process.returncode == 128 + signal.SIGTERM, out
+    assert "Traceback" not in out
+    assert read_checkpoint(folder / "checkpoints" / "last.ckpt")["global_step"] >= 3
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from ...model.checkpoint_header import (
 from ...model.checkpoint_names import LAST_NAME
 from ..checkpoint_io import CheckpointWriteError, copy_file
 from ..run_folder import remove_stale_temporaries, write_text
-from .ranking import Ranking, Row, file_name, scores_in_names, validate_template
+from .ranking import Ranking, Row, check_template_names, file_name, scores_in_names, validate_template
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
@@ -150,6 +150,7 @@ class CustomModelCheckpoint(Checkpoint):
         if keys is not None:
             if self.config.monitor not in keys:
                 raise self._unknown_monitor(set(keys))
+            check_template_names(self.config.filename, set(keys))
             self._monitor_seen = True
         step = current_step(trainer)
         self._seen_step = step
@@ -290,7 +291,7 @@ class CustomModelCheckpoint(Checkpoint):
         content = {
             "file": LAST_NAME,
             "step": step,
-            "epoch": trainer.current_epoch,
+            "epoch": getattr(trainer.lightning_module, "epoch_number", trainer.current_epoch),
             "last_validated_step": self.last_validated_step,
             "monitor": self.config.monitor,
             "score": score,

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from ...config import unknown_name
 from ...model.checkpoint_names import LAST_NAME
 
 Row = tuple[str, float, int]
@@ -84,6 +85,18 @@ def validate_template(template: str) -> None:
         raise ValueError(
             f"AMT_CHECKPOINT_FILENAME {template!r} gives the names of the periodic files; add a score"
         )
+
+
+def check_template_names(template: str, logged: set[str]) -> None:
+    """Refuse a file name template with a name that a validation never logs.
+
+    Raises:
+        ValueError: naming ``AMT_CHECKPOINT_FILENAME`` and the near names.
+    """
+    known = logged | {"epoch", "step"}
+    for match in _FIELD.finditer(template):
+        if match[1] not in known:
+            raise unknown_name("name in AMT_CHECKPOINT_FILENAME", match[1], known)
 
 
 def scores_in_names(folder: Path, monitor: str) -> list[Row]:
