@@ -42,9 +42,11 @@ def run_command(work: Callable[[Sequence[str]], int], argv: Sequence[str] | None
         return EXIT_INTERRUPTED
 
 
-def _one_line(message: Warning | str, *place: object) -> str:
+def _one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
     """A warning as a sentence; where in the code it arose helps no user."""
-    del place
+    del category, filename, lineno, line
     return f"warning: {message}\n"
 
 

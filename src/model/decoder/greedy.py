@@ -65,9 +65,13 @@ class _GreedyState:
             # Reversed, so that the biases of keys 0…t for query t are the last t + 1 columns.
             self.bias = decoder.distance_bias(max_length).flip(1).to(dtype)
         memory = memory.to(dtype)
+
+        def split(x: Tensor) -> Tensor:
+            return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)
+
         self.cross = [
             tuple(
-                F.linear(memory, part.weight.to(dtype)).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+                split(F.linear(memory, part.weight.to(dtype)))
                 for part in (layer.cross_attention.k, layer.cross_attention.v)
             )
             for layer in layers

@@ -48,7 +48,7 @@ class ResidualConv(nn.Module):
             raise ValueError(f"-preenc conv needs at least {2**self.num_blocks} bins, not {num_bins}")
         widths = [1] + [out_channels] * self.num_blocks
         self.blocks = nn.ModuleList(ResidualBlock(a, b) for a, b in pairwise(widths))
-        self.to(memory_format=torch.channels_last)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, F) → (B, T, F // 8, C)."""

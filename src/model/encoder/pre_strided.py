@@ -54,7 +54,7 @@ class StridedConv(nn.Module):
             if bin_positions
             else None
         )
-        self.to(memory_format=torch.channels_last)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, F) → (B, ceil(T / time_stride), ceil(F / 8), C)."""

@@ -26,7 +26,8 @@ class _RMSNormFunction(torch.autograd.Function):
         mean_square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().mul_(1.0 / x.shape[-1])
         inverse = mean_square.add_(eps).rsqrt_()
         ctx.save_for_backward(x, weight, inverse)
-        return (x * inverse).mul_(weight)
+        out: Tensor = (x * inverse).mul_(weight)
+        return out
 
     @staticmethod
     @once_differentiable
@@ -54,7 +55,7 @@ class RMSNorm(nn.Module):
         y = x.float()
         if y.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             with torch.autocast("cpu", enabled=False):
-                out: Tensor = _RMSNormFunction.apply(y, self.weight, self.eps)
+                out: Tensor = _RMSNormFunction.apply(y, self.weight, self.eps)  # type: ignore[no-untyped-call]
         else:
             out = F.rms_norm(y, self.weight.shape, self.weight, self.eps)
         return out.to(x.dtype)
