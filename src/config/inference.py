@@ -15,6 +15,12 @@ class InferenceConfig:
     """Share of a window that the next one hears again. Sequences are weakest at their ends: with an overlap
     each window is believed in its middle only. 0.5 doubles the time."""
 
+    pitch_check: float = 0.0
+    """Above 0 a sung note takes the pitch that the frame head finds likelier by more than this (natural log,
+    mean over the note's first frames). Needs the frame head's group ``voice``; 0 is off."""
+
     def __post_init__(self) -> None:
+        if self.pitch_check < 0:
+            raise ValueError(f"--pitch-check must not be negative, is {self.pitch_check:g}")
         if not 0.0 <= self.overlap <= MAX_OVERLAP:
             raise ValueError(f"--overlap must lie in 0 to {MAX_OVERLAP}, is {self.overlap:g}")

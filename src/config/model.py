@@ -199,6 +199,10 @@ class ModelConfig:
         """Frames per segment of the states the decoder attends to."""
         return -(-audio.num_frames // self.pre_encoder.time_stride)
 
+    def samples_per_memory_frame(self, audio: AudioConfig) -> int:
+        """Samples between those frames."""
+        return audio.hop_length * self.pre_encoder.time_stride
+
     def seconds_per_memory_frame(self, audio: AudioConfig) -> float:
         """Time between those frames in seconds."""
         return audio.seconds_per_frame * self.pre_encoder.time_stride

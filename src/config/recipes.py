@@ -17,14 +17,14 @@ _QUICKSTART: dict[str, Any] = {
     "audio.hop_length": 300,
     "audio.segment_samples": 24000,
     "model.pre_encoder.type": "strided",
-    "model.pre_encoder.out_channels": 32,
+    "model.pre_encoder.out_channels": 48,
     "model.pre_encoder.time_stride": 2,
     "model.pre_encoder.harmonics": (0.5, 1.0, 2.0, 3.0, 4.0, 5.0),
     "model.encoder.num_latents": 4,
-    "model.encoder.d_latent": 64,
-    "model.encoder.d_model": 64,
-    "model.encoder.qk_channels": 64,
-    "model.encoder.v_channels": 64,
+    "model.encoder.d_latent": 96,
+    "model.encoder.d_model": 96,
+    "model.encoder.qk_channels": 96,
+    "model.encoder.v_channels": 96,
     "model.encoder.num_heads": 4,
     "model.encoder.num_blocks": 1,
     "model.encoder.num_local_layers": 1,
@@ -77,6 +77,7 @@ _QUICKSTART: dict[str, Any] = {
     "trainer.val_interval": 500,
     "wandb.mode": "disabled",
     "inference.overlap": 0.5,
+    "inference.pitch_check": 1.0,
 }
 
 RECIPES: Mapping[str, Mapping[str, Any]] = MappingProxyType({"quickstart": MappingProxyType(_QUICKSTART)})

@@ -8,19 +8,20 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..config import Experiment, InferenceConfig
-from ..model import Transcriber, build_model
+from ..config import Experiment
+from ..model import Encoded, Transcriber, build_model
 from ..model.checkpoint_file import load_weights, model_weights, read_checkpoint
 from ..notes.note import Note
 from ..tokenizer import NoteTokenizer
 from .find import find_checkpoint
+from .pitch_check import PitchEvidence, voice_log_probabilities
 from .windows import decode_windows, iterate_windows, join_tokens, regroup, trim_tokens
 
 Progress = Callable[[int, int], None]
@@ -77,8 +78,9 @@ class SongTranscriber:
         self.device = torch.device(device)
         self.model = model.to(self.device).eval()
         self.batch_size = batch_size or experiment.bsz.test
-        chosen = experiment.inference if overlap is None else InferenceConfig(overlap)
+        chosen = experiment.inference if overlap is None else replace(experiment.inference, overlap=overlap)
         self.overlap = chosen.overlap
+        self.pitch_check = chosen.pitch_check
         self.source = source
         self.num_weights = num_weights
 
@@ -109,8 +111,15 @@ class SongTranscriber:
         windows = iterate_windows(song, segment, self.sample_rate, sample_rate, self.overlap)
         done = 0
         parts: list[npt.NDArray[np.int32]] = []
+        evidence = self._evidence(windows.length)
         for batch in regroup(windows.pieces, self.batch_size):
-            tokens = decode_windows(self.model, batch, self.batch_size, self.tokenizer.max_length)
+            tokens = decode_windows(
+                self.model,
+                batch,
+                self.batch_size,
+                self.tokenizer.max_length,
+                None if evidence is None else self._listener(evidence, done * windows.hop, windows.hop),
+            )
             parts.append(trim_tokens(tokens, self.tokenizer.pad_id))
             done += len(batch)
             if progress is not None:
@@ -122,13 +131,36 @@ class SongTranscriber:
             seams=windows.seams(segment) if overlapping else None,
         )
         duration = windows.length / self.sample_rate
+        notes = decoded.notes
+        if evidence is not None:
+            notes = evidence.correct(notes, self.pitch_check, self.sample_rate)
         return Transcription(
-            notes=_within(decoded.notes, duration),
+            notes=_within(notes, duration),
             duration=duration,
             errors=Counter(decoded.errors),
             num_windows=done,
             elapsed=time.perf_counter() - started,
         )
+
+    def _evidence(self, num_samples: int) -> PitchEvidence | None:
+        if not self.pitch_check:
+            return None
+        audio = self.experiment.audio
+        per_frame = self.experiment.model.samples_per_memory_frame(audio)
+        return PitchEvidence(num_samples, audio.segment_samples, per_frame)
+
+    def _listener(self, evidence: PitchEvidence, first_sample: int, hop: int) -> Callable[[Encoded], None]:
+        """Adds the frame head's opinion on the windows of a batch to ``evidence``."""
+
+        def listen(encoded: Encoded) -> None:
+            logits = self.model.frame_logits(encoded)
+            assert logits is not None, "the configuration asks for a frame head with a voice"
+            for number, scores in enumerate(
+                voice_log_probabilities(logits, self.experiment.model.frame_groups)
+            ):
+                evidence.add(first_sample + number * hop, scores)
+
+        return listen
 
 
 def load_transcriber(

@@ -5,7 +5,7 @@ Axes: B batch, W windows, S samples, C decoding channels, N tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +18,7 @@ from ..audio import audio_length, hop_samples, iterate_blocks, num_sliding_windo
 if TYPE_CHECKING:
     import torch
 
-    from ..model.transcriber import Transcriber
+    from ..model.transcriber import Encoded, Transcriber
 
 Samples = npt.NDArray[np.float32]
 Tokens = npt.NDArray[np.int64]
@@ -132,6 +132,7 @@ def decode_windows(
     windows: Samples | torch.Tensor,
     batch_size: int,
     max_length: int | None = None,
+    listener: Callable[[Encoded], None] | None = None,
 ) -> Tokens:
     """Greedy token sequences of some windows.
 
@@ -141,6 +142,7 @@ def decode_windows(
         windows: ``(W, S)`` or ``(W, 1, S)`` float32.
         batch_size: windows decoded together.
         max_length: longest sequence; ``None`` is the model's own.
+        listener: called with the encoder's states of each batch.
 
     Returns:
         ``(W, C, N)`` int64 with EOS then PAD, N the longest sequence that occurs (0 windows: N is 0).
@@ -155,7 +157,13 @@ def decode_windows(
         for start in range(0, len(windows), batch_size):
             audio = torch.as_tensor(windows[start : start + batch_size])
             audio = audio.reshape(len(audio), 1, -1).to(parameter.device, torch.float32)
-            parts.append(model.generate(audio, max_length=max_length).cpu().numpy())
+            if listener is None:
+                ids = model.generate(audio, max_length=max_length)
+            else:
+                encoded = model.encode(audio)
+                listener(encoded)
+                ids = model.decode_greedily(encoded, max_length)
+            parts.append(ids.cpu().numpy())
     return join_tokens(parts)
 
 

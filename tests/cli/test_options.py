@@ -49,6 +49,7 @@ NEEDS: dict[str, str] = {
     "--harmonics": "-preenc strided -ac logspec",
     "--shift-embedding-init": "--memory-positions sinusoid",
     "--frame-weight": "--frame-head voice",
+    "--pitch-check": "--frame-head voice",
 }
 
 

@@ -1,0 +1,74 @@
+"""The frame head as a second opinion on the pitch of sung notes.
+
+The decoder writes a note when it starts; the frame head has heard all of its frames, in every window
+that holds them. Where it finds another pitch clearly likelier over the first moments of a note, that pitch
+is taken.
+
+Axes: W windows, T frames, P pitches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ..config.model import FRAME_GROUPS, FRAME_MIN_PITCH, FRAME_NUM_PITCHES
+from ..notes.note import CHORUS_PROGRAM, SINGING_PROGRAM, Note
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LISTEN_SECONDS = 0.6
+"""Part of a note, from its onset, that is listened to."""
+EDGE_FRAMES = 2
+"""Frames at the ends of a window that are left out: they miss half of what they should hear."""
+
+
+def voice_log_probabilities(frame_logits: Tensor, groups: Sequence[str]) -> npt.NDArray[np.float32]:
+    """(W, T, outputs of all groups) → (W, T, P) float32 log-probabilities of the pitches of the voice."""
+    import torch
+
+    start = sum(FRAME_GROUPS[group] for group in groups[: groups.index("voice")])
+    scores = frame_logits[..., start : start + FRAME_NUM_PITCHES + 1].float()
+    chosen: npt.NDArray[np.float32] = torch.log_softmax(scores, dim=-1)[..., 1:].cpu().numpy()
+    return chosen
+
+
+class PitchEvidence:
+    """Mean log-probability of each pitch in each frame of a song, over the windows that hear it."""
+
+    def __init__(self, num_samples: int, segment_samples: int, samples_per_frame: int) -> None:
+        frames = -(-(num_samples + 2 * segment_samples) // samples_per_frame)
+        self._samples_per_frame = samples_per_frame
+        self._total = np.zeros((frames, FRAME_NUM_PITCHES), dtype=np.float32)
+        self._count = np.zeros(frames, dtype=np.int32)
+
+    def add(self, start_sample: int, scores: npt.NDArray[np.float32]) -> None:
+        """The (T, P) log-probabilities of a window that starts at ``start_sample``."""
+        first = round(start_sample / self._samples_per_frame) + EDGE_FRAMES
+        inner = scores[EDGE_FRAMES : len(scores) - EDGE_FRAMES]
+        inner = inner[: max(0, len(self._total) - first)]
+        self._total[first : first + len(inner)] += inner
+        self._count[first : first + len(inner)] += 1
+
+    def correct(self, notes: Sequence[Note], margin: float, sample_rate: int) -> list[Note]:
+        """Sung notes at the pitch that is likelier by more than ``margin`` (natural log, mean per frame)."""
+        per_second = sample_rate / self._samples_per_frame
+        result = []
+        for note in notes:
+            if note.program in (SINGING_PROGRAM, CHORUS_PROGRAM) and not note.is_drum:
+                first = int(np.ceil(note.onset * per_second))
+                last = max(first + 1, int(min(note.offset, note.onset + LISTEN_SECONDS) * per_second))
+                heard = self._count[first:last] > 0
+                own = note.pitch - FRAME_MIN_PITCH
+                if heard.any() and 0 <= own < FRAME_NUM_PITCHES:
+                    counts = self._count[first:last][heard, None]
+                    scores = (self._total[first:last][heard] / counts).mean(axis=0)
+                    best = int(scores.argmax())
+                    if scores[best] > scores[own] + margin:
+                        note = note._replace(pitch=best + FRAME_MIN_PITCH)
+            result.append(note)
+        return result
