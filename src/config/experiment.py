@@ -62,7 +62,9 @@ class Experiment:
                 "--harmonics are steps on a log-frequency axis: use -ac logspec, or leave them out"
             )
         if self.inference.pitch_check > 0 and "voice" not in self.model.frame_groups:
-            raise ValueError("--pitch-check asks the frame head about the voice: add --frame-head voice")
+            raise ValueError(
+                "--pitch-check asks the frame head of the voice: add --frame-head voice, or --pitch-check 0"
+            )
         if self.objective.frame_weight > 0 and not self.model.frame_groups:
             raise ValueError("--frame-weight needs a frame head: add --frame-head voice (or pitched, drums)")
 

@@ -224,7 +224,7 @@ def test_recipes_make_an_experiment(name: str) -> None:
 
 
 def test_recipes_frame_head_can_be_taken_away() -> None:
-    experiment = built("--recipe quickstart --frame-head none --frame-weight 0").experiment
+    experiment = built("--recipe quickstart --frame-head none --frame-weight 0 --pitch-check 0").experiment
     assert experiment.model.frame_groups == ()
 
 
