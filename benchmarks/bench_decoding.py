@@ -35,7 +35,7 @@ def build(
             d_model=width,
             d_kv=d_kv,
             d_ff=width * config.ff_widening,
-            num_layers=1,
+            num_layers=layers,
             num_decoder_layers=layers,
             num_heads=heads,
             feed_forward_proj="gated-gelu",

@@ -40,7 +40,7 @@ def compare(length: int) -> None:
         loss = token_cross_entropy(model(batch.audio, labels), labels, shift_range=shifts)
         loss.backward()
         model.zero_grad()
-        return float(loss)
+        return float(loss.detach())
 
     difference = abs(step(batch.labels) - step(padded))
     ratios = []
