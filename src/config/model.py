@@ -190,11 +190,6 @@ class ModelConfig:
                 "add --memory-positions sinusoid"
             )
 
-    @property
-    def num_frame_outputs(self) -> int:
-        """Width of the frame head (0: none)."""
-        return sum(FRAME_GROUPS[group] for group in self.frame_groups)
-
     def num_memory_frames(self, audio: AudioConfig) -> int:
         """Frames per segment of the states the decoder attends to."""
         return -(-audio.num_frames // self.pre_encoder.time_stride)
