@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from amt.cli.assemble import replace_leaves
 from amt.config import Experiment
+from amt.config.leaves import replace_leaves
 from amt.config.recipes import get_recipe
 from amt.data.module import TranscriptionData
 from amt.losses import token_cross_entropy

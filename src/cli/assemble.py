@@ -1,25 +1,32 @@
 """From a command line and an environment to one :class:`Experiment`, with the origin of every value.
 
-Flags win over ``--augment``, that over variables, those over ``--recipe``, that over the defaults.
+Flags (``--set`` among them) win over ``--augment``, that over variables, those over ``--config``, that over
+``--model``, that over ``--recipe``, that over the defaults.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ..config.environment import Environment
 from ..config.experiment import Experiment
+from ..config.leaves import leaves, replace_leaves
+from ..config.model import DEFAULT as DEFAULT_KIND
+from ..config.model import ENCODER_RECORDS, default_parts
+from ..config.published_models import MODEL_LEAVES, get_published_model
 from ..config.recipes import AUGMENT_PROFILES, get_recipe
-from ..config.tasks import get_task, list_tasks
+from .config_file import read_assignment, read_config
 from .options_model import NO_FRAME_HEAD
-from .parser import WIDTH, CommandLine, Given, UsageError
+from .parser import WIDTH, CommandLine, Given, Option, UsageError
 
 DEFAULT = "default"
+_SCHEDULE = "lr_schedule.name"
 _WARMUP = "lr_schedule.warmup_steps"
+_ENCODER = "model.encoder_type"
 _JOIN = "\u00a0"
 """Stands for a space that must not break while lines are wrapped."""
 
@@ -33,32 +40,12 @@ class Resolved:
     """By dotted leaf; a leaf that is missing has its default."""
     flags: Mapping[str, Given]
     """By dotted leaf: the flag that set it."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """By dotted leaf: the configuration file that set it."""
 
     def origin(self, leaf: str) -> str:
         """Where the value of ``leaf`` came from."""
         return self.origins.get(leaf, DEFAULT)
-
-
-def leaves(record: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every plain value of a record of records, under its dotted name."""
-    for item in dataclasses.fields(record):
-        value = getattr(record, item.name)
-        if dataclasses.is_dataclass(value):
-            yield from leaves(value, f"{prefix}{item.name}.")
-        else:
-            yield prefix + item.name, value
-
-
-def replace_leaves(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
-    """``experiment`` with other values at the dotted leaves of ``changes``, checked as a whole."""
-    tree: dict[str, Any] = {}
-    for leaf, value in (dict(leaves(experiment)) | dict(changes)).items():
-        *path, name = leaf.split(".")
-        branch = tree
-        for part in path:
-            branch = branch.setdefault(part, {})
-        branch[name] = value
-    return Experiment.from_dict(tree)
 
 
 def resolve(exp_id: str, command: CommandLine, environment: Environment) -> Resolved:
@@ -75,46 +62,108 @@ def resolve(exp_id: str, command: CommandLine, environment: Environment) -> Reso
         recipe = get_recipe(name)
         changes.update(recipe)
         origins.update(dict.fromkeys(recipe, f"--recipe {name}"))
+    if command.has("--model"):
+        name = str(command.get("--model", ""))
+        for leaf in [leaf for leaf in changes if leaf.startswith(MODEL_LEAVES)]:
+            del changes[leaf], origins[leaf]  # a recipe's network and a published one do not mix
+        row = get_published_model(name)
+        changes.update(row)
+        origins.update(dict.fromkeys(row, f"--model {name}"))
+    for path in command.given["--config"].values if command.has("--config") else ():
+        for leaf, item in read_config(Path(str(path))).items():
+            if leaf != "exp_id":  # the name on the command line holds
+                changes[leaf], origins[leaf] = item.value, f"--config {item.file}"
     changes.update(environment.settings)
     origins.update(environment.origins)
     if command.has("--augment"):
         given = command.given["--augment"]
         for field, value in AUGMENT_PROFILES[str(given.value)].items():
             _set(f"augmentation.{field}", value, given, changes, origins, flags)
+    encoder = str(changes.get(_ENCODER, Experiment().model.encoder_type))
     for given in command.given.values():
-        for leaf, value in flag_values(given).items():
+        if given.option.long in ("--encoder-type", "--set"):
+            encoder = str(flag_values(given, encoder).get(_ENCODER, encoder))
+    for given in command.given.values():
+        for leaf, value in flag_values(given, encoder).items():
+            _check_encoder(leaf, given, encoder)
             _set(leaf, value, given, changes, origins, flags)
-    if "lr_schedule.name" in flags and origins.get(_WARMUP, "").startswith("--recipe"):
-        del changes[_WARMUP], origins[_WARMUP]  # a recipe's warm-up is that of the recipe's schedule
-    experiment = replace_leaves(Experiment(), changes)
-    _check_task(experiment)
-    return Resolved(experiment, origins, flags)
+    _drop_recipes_details(changes, origins, flags)
+    experiment = replace_leaves(Experiment(), _fill_kinds(changes))
+    files = {
+        leaf: origin.removeprefix("--config ")
+        for leaf, origin in origins.items()
+        if origin.startswith("--config ") and leaf not in flags
+    }
+    return Resolved(experiment, origins, flags, files)
 
 
-def _check_task(experiment: Experiment) -> None:
-    """The decoder must have as many channels as the task."""
-    task = get_task(experiment.task)
-    if task.channels and experiment.model.decoder_type == "t5":
-        single = ", ".join(name for name in list_tasks() if not get_task(name).channels)
-        raise ValueError(
-            f"-tk {task.name} decodes {task.num_channels} channels and -dec t5 only one; tasks that fit "
-            f"-dec t5: {single}"
-        )
+def _drop_recipes_details(
+    changes: dict[str, Any], origins: dict[str, str], flags: Mapping[str, Given]
+) -> None:
+    """A recipe's warm-up is that of the recipe's schedule, its moment decays are no business of Adafactor."""
+
+    def from_recipe(leaf: str) -> bool:
+        return origins.get(leaf, "").startswith("--recipe")
+
+    other_schedule = _SCHEDULE in flags or (_SCHEDULE in changes and not from_recipe(_SCHEDULE))
+    if other_schedule and from_recipe(_WARMUP):
+        del changes[_WARMUP], origins[_WARMUP]
+    if changes.get("optimizer.name") == "Adafactor" and from_recipe("optimizer.betas"):
+        del changes["optimizer.betas"], origins["optimizer.betas"]
 
 
-def flag_values(given: Given) -> dict[str, Any]:
-    """The leaves an option sets, with their values."""
+def _fill_kinds(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """``changes`` with the pre-encoder and projection that go with encoder and decoder, where they leave it
+    open; the word ``default`` leaves it open."""
+    said = {
+        leaf: value
+        for leaf, value in changes.items()
+        if not (leaf.startswith("model.") and value == DEFAULT_KIND)
+    }
+    model = Experiment().model
+    pre_encoder, pre_decoder = default_parts(
+        str(said.get(_ENCODER, model.encoder_type)), str(said.get("model.decoder_type", model.decoder_type))
+    )
+    return {"model.pre_encoder.type": pre_encoder, "model.pre_decoder_type": pre_decoder} | said
+
+
+def _check_encoder(leaf: str, given: Given, encoder: str) -> None:
+    """No flag says something about another encoder than the chosen one."""
+    for kind, record in ENCODER_RECORDS.items():
+        if kind != encoder and leaf.startswith(f"model.{record}."):
+            raise UsageError(
+                f"{given.name} is a number of -enc {kind} and does nothing with -enc {encoder}; leave it out"
+            )
+
+
+def option_targets(option: Option, encoder: str) -> tuple[str, ...]:
+    """The leaves an option sets when ``encoder`` is chosen."""
+    if not option.by_encoder:
+        return option.targets
+    return tuple(leaf for leaf in option.targets if leaf.startswith(f"model.{ENCODER_RECORDS[encoder]}."))
+
+
+def flag_values(given: Given, encoder: str) -> dict[str, Any]:
+    """The leaves an option sets when ``encoder`` is chosen, with their values."""
     option = given.option
     values: tuple[Any, ...] = given.values
+    if option.long == "--set":
+        return dict(read_assignment(str(value)) for value in values)
+    targets = option_targets(option, encoder)
+    if option.targets and not targets:
+        others = [kind for kind in ENCODER_RECORDS if option_targets(option, kind)]
+        raise UsageError(
+            f"{given.name} does nothing with -enc {encoder}, only with {' and '.join(others)}; leave it out"
+        )
     if option.long == "--frame-head" and NO_FRAME_HEAD in values:
         if values != (NO_FRAME_HEAD,):
             raise UsageError(f"{given.text}: {NO_FRAME_HEAD} stands alone")
         values = ()
     if option.count == 1:
-        return dict.fromkeys(option.targets, values[0])
-    if len(option.targets) == 1:
-        return {option.targets[0]: values}
-    return dict(zip(option.targets, values, strict=bool(option.targets)))
+        return dict.fromkeys(targets, values[0])
+    if len(targets) == 1:
+        return {targets[0]: values}
+    return dict(zip(targets, values, strict=bool(targets)))
 
 
 def _set(

@@ -1,10 +1,11 @@
-"""The options of ``train.py``: one declaration each, in two tables."""
+"""The options of ``train.py``: one declaration each, in three files."""
 
 from __future__ import annotations
 
+from .options_command import COMMAND_OPTIONS
 from .options_model import MODEL_OPTIONS
 from .options_run import RUN_OPTIONS, TRAINING_OPTIONS
 from .parser import Option
 
-OPTIONS: tuple[Option, ...] = (*RUN_OPTIONS, *MODEL_OPTIONS, *TRAINING_OPTIONS)
+OPTIONS: tuple[Option, ...] = (*COMMAND_OPTIONS, *RUN_OPTIONS, *MODEL_OPTIONS, *TRAINING_OPTIONS)
 GROUPS: tuple[str, ...] = tuple(dict.fromkeys(option.group for option in OPTIONS))

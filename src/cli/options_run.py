@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from ..config.recipes import AUGMENT_PROFILES, RECIPES
+from ..config.data import PITCH_METHODS
+from ..config.recipes import AUGMENT_PROFILES
 from ..config.tasks import list_tasks
 from ..config.training import OPTIMIZERS, PRECISIONS, SCHEDULERS, STRATEGIES, WANDB_MODES
 from .parser import Option, Section
 
 _run = Section("run", "trainer")
-_command = Section("command", "")
 _data = Section("task and data", "data")
 _optimisation = Section("optimisation", "optimizer")
 _hardware = Section("hardware", "trainer")
 _augmentation = Section("augmentation", "augmentation")
 
 RUN_OPTIONS: tuple[Option, ...] = (
-    _command("-h", "--help", "switch", "", "show this text and exit"),
-    _command("", "--help-env", "switch", "", "list the environment variables and exit"),
-    _command(
-        "",
-        "--print-identity",
-        "switch",
-        "",
-        "say whether the run would start from scratch, resume or warm-start, and exit",
-    ),
-    _command(
-        "", "--print-config", "switch", "", "print every value of the run and where it comes from, and exit"
-    ),
-    _command(
-        "",
-        "--recipe",
-        "text",
-        "",
-        "named bundle of defaults under the flags and variables",
-        choices=tuple(RECIPES),
-    ),
     _run("-p", "--project", "text", "project", "folder of runs below the log folder"),
     _run("", "--seed", "int", "seed", "seed of every random draw"),
     _run(
@@ -45,6 +25,34 @@ RUN_OPTIONS: tuple[Option, ...] = (
         "warm start: take the weights, and nothing else, from this file",
         metavar="PATH",
         may_be_empty=True,
+    ),
+    _run(
+        "",
+        "--pretrained-t5",
+        "text",
+        "pretrained_t5",
+        "start the decoder, and the encoder of -enc t5, from the T5 v1.1 in this folder (config.json and "
+        "model.safetensors or pytorch_model.bin)",
+        metavar="FOLDER",
+        may_be_empty=True,
+    ),
+    _run(
+        "",
+        "--init-include",
+        "text",
+        "init_include",
+        "warm start: take only weights whose names fit one of these patterns, such as encoder or *norm*",
+        count=0,
+        metavar="PATTERN ...",
+    ),
+    _run(
+        "",
+        "--init-exclude",
+        "text",
+        "init_exclude",
+        "warm start: leave out weights whose names fit one of these patterns",
+        count=0,
+        metavar="PATTERN ...",
     ),
     _run("-it", "--max-steps", "int", ".max_steps", "training steps; -1 counts epochs"),
     _run("-e", "--max-epochs", "int", ".max_epochs", "epochs when -it is -1"),
@@ -58,6 +66,7 @@ RUN_OPTIONS: tuple[Option, ...] = (
     _run("-vit", "--val-interval", "int", ".val_interval", "steps between validations"),
     _run("-w", "--write-model-output", "bool", ".write_model_output", "write MIDI of validation predictions"),
     _run("-wb", "--wandb-mode", "text", "wandb.mode", "W&B; CSV is always written", choices=WANDB_MODES),
+    _run("", "--tensorboard", "bool", "wandb.tensorboard", "write event files for TensorBoard too"),
     _run(
         "",
         "--overlap",
@@ -138,6 +147,31 @@ TRAINING_OPTIONS: tuple[Option, ...] = (
     _optimisation(
         "-acc", "--accumulate-grad-batches", "int", "trainer.accumulate_grad_batches", "batches of a step"
     ),
+    _optimisation(
+        "",
+        "--lr-decay",
+        "float",
+        ".lr_decay",
+        "factor on the rate for each layer further from the output; 1 is one rate for all",
+        metavar="FACTOR",
+    ),
+    _optimisation(
+        "",
+        "--freeze",
+        "text",
+        ".freeze",
+        "parameters whose names fit one of these patterns are not trained, such as encoder or *norm*",
+        count=0,
+        metavar="PATTERN ...",
+    ),
+    _optimisation(
+        "",
+        "--ema",
+        "float",
+        ".ema_decay",
+        "moving average of the weights, such as 0.999, that validation and checkpoints use; 0 is off",
+        metavar="DECAY",
+    ),
     _hardware("-pr", "--precision", "text", ".precision", "number format", choices=PRECISIONS),
     _hardware("-st", "--strategy", "text", ".strategy", "one or several processes", choices=STRATEGIES),
     _hardware("-n", "--num-nodes", "int", ".num_nodes", "machines"),
@@ -145,6 +179,20 @@ TRAINING_OPTIONS: tuple[Option, ...] = (
         "-g", "--num-gpus", "text", ".devices", "processes on each machine: auto or a number", metavar="N"
     ),
     _hardware("-sb", "--sync-batchnorm", "bool", ".sync_batchnorm", "batch norm over all processes"),
+    _hardware(
+        "",
+        "--activation-checkpointing",
+        "bool",
+        ".activation_checkpointing",
+        "compute layers again on the way back instead of keeping them: less memory, a third more time",
+    ),
+    _hardware(
+        "",
+        "--compile",
+        "bool",
+        ".compile",
+        "torch.compile: the first steps take minutes, the others less time, on a GPU above all",
+    ),
     _hardware("", "--threads", "int", ".num_threads", "CPU threads of torch; 0 leaves its own choice"),
     _augmentation(
         "",
@@ -199,6 +247,30 @@ TRAINING_OPTIONS: tuple[Option, ...] = (
     ),
     _augmentation(
         "",
+        "--xaug-max-subunit-stems",
+        "int",
+        ".xaug_max_subunit_stems",
+        "most stems of a segment with a gain of their own",
+        metavar="N",
+    ),
+    _augmentation(
+        "",
+        "--xaug-include-singing",
+        "float",
+        ".xaug_include_singing",
+        "probability that a segment without singing gets a foreign source that sings",
+        metavar="P",
+    ),
+    _augmentation(
+        "",
+        "--pitch-method",
+        "text",
+        ".pitch_shift_method",
+        "how pitch is shifted: by speed, labels move in time too, or by stretching, time is kept",
+        choices=PITCH_METHODS,
+    ),
+    _augmentation(
+        "",
         "--pitch-detune",
         "float",
         ".pitch_shift_detune",
@@ -223,6 +295,22 @@ TRAINING_OPTIONS: tuple[Option, ...] = (
         "float",
         ".eq_prob",
         "probability that a stem with target notes is equalised at random",
+        metavar="P",
+    ),
+    _augmentation(
+        "",
+        "--codec-prob",
+        "float",
+        ".codec_prob",
+        "probability of a random codec: narrow band, mu-law or transform coder",
+        metavar="P",
+    ),
+    _augmentation(
+        "",
+        "--negative-share",
+        "float",
+        ".negative_share",
+        "share of segments without target notes; -1 leaves them as they fall",
         metavar="P",
     ),
 )

@@ -1,7 +1,8 @@
 """A strict reader of command lines, driven by tables of :class:`Option`.
 
 No abbreviations, no glued values, negative numbers are values, an unknown option names the nearest one.
-An option given twice takes the last value, so that flags can be appended to a script's own.
+An option given twice takes the last value (those that collect values keep all), so that flags can be
+appended to a script's own.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ class Option:
     only: Scalar | None = None
     """The one value this version knows, with ``refusal`` as the answer to any other."""
     refusal: str = ""
+    by_encoder: bool = False
+    """The targets are leaves of several encoders, and the one of the chosen encoder is set."""
+    repeats: bool = False
+    """Given again it adds its values to those before, instead of replacing them."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,11 +76,26 @@ class Section:
         may_be_empty: bool = False,
         only: bool | None = None,
         refusal: str = "",
+        by_encoder: bool = False,
+        repeats: bool = False,
     ) -> Option:
         """One option; ``targets`` are leaves of the experiment, parted by spaces."""
         leaves = tuple(self.prefix + leaf if leaf.startswith(".") else leaf for leaf in targets.split())
         return Option(
-            long, help, short, kind, leaves, count, metavar, choices, self.title, may_be_empty, only, refusal
+            long,
+            help,
+            short,
+            kind,
+            leaves,
+            count,
+            metavar,
+            choices,
+            self.title,
+            may_be_empty,
+            only,
+            refusal,
+            by_encoder,
+            repeats,
         )
 
 
@@ -148,7 +168,9 @@ def parse(
         if option is None:
             raise UsageError(_unknown_option(word, table))
         texts, position = _take(option, word, argv, position)
-        given[option.long] = Given(option, word, _read(option, word, texts))
+        before = given.pop(option.long, None)  # its place among the others is that of the last time
+        kept = before.values if before is not None and option.repeats else ()
+        given[option.long] = Given(option, word, (*kept, *_read(option, word, texts)))
     return CommandLine(tuple(words), given)
 
 

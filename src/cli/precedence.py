@@ -1,10 +1,11 @@
 """What holds on resume: the checkpoint's values or the command line's.
 
 Model, tokens and data come from the checkpoint, and a flag that contradicts them is an error. Optimizer
-and schedule come from the checkpoint too, with a word when the command line says otherwise. Everything
-else (steps, validation interval, batch sizes, loading, logging, hardware, augmentation, objective)
-follows flags and variables where they say something, and the checkpoint where they do not. A recipe is a
-bundle of defaults and changes nothing of a run that exists.
+and schedule come from the checkpoint too, with a word when the command line says otherwise, unless
+``--override-optim`` asks for those of the command line. Everything else (steps, validation interval, batch
+sizes, loading, logging, hardware, augmentation, objective) follows flags and variables where they say
+something, and the checkpoint where they do not. A recipe is a bundle of defaults and changes nothing of a
+run that exists.
 """
 
 from __future__ import annotations
@@ -14,14 +15,24 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..config.experiment import Experiment
+from ..config.leaves import leaves, replace_leaves
+from ..config.model import DEFAULT as DEFAULT_KIND
 from ..model.checkpoint_header import read_header
-from .assemble import Resolved, flag_values, leaves, replace_leaves, show
+from .assemble import Resolved, flag_values, show
 from .parser import Given, UsageError
 
 FIXED = ("task", "event_length", "audio.", "model.", "data.presets")
 """Leaves, or beginnings of leaves, that a resumed run cannot change."""
-KEPT = ("seed", "init_ckpt", "optimizer.", "lr_schedule.")
+KEPT = ("seed", "init_", "pretrained_t5")
 """Those that stay as they were, whatever the command line says."""
+OPTIMISATION = ("optimizer.", "lr_schedule.")
+"""Those that stay as they were unless ``--override-optim`` is given."""
+RULES = (
+    "model, tokens, data: the checkpoint's; a flag that contradicts them is an error",
+    "optimizer, schedule, --freeze, --ema: the checkpoint's, unless --override-optim; the seed always",
+    "steps, intervals, batches, workers, logging and the rest: flags and variables, else the checkpoint's",
+)
+"""Who wins, as it is printed."""
 IDENTITY = ("exp_id", "project")
 """Those that say where the run lies, which may have been moved."""
 
@@ -46,29 +57,44 @@ def contradictions(stored: Experiment, given: Iterable[Given]) -> list[str]:
     old = dict(leaves(stored))
     phrases = []
     for item in given:
-        for leaf, value in flag_values(item).items():
-            if leaf.startswith(FIXED) and not _same(value, old[leaf]):
-                phrases.append(f"{item.name} {show(value)}, the checkpoint has {show(old[leaf])}")
+        for leaf, value in flag_values(item, stored.model.encoder_type).items():
+            if leaf.startswith(FIXED) and value != DEFAULT_KIND and not _same(value, old[leaf]):
+                key = f"{leaf}=" if item.option.long == "--set" else ""
+                phrases.append(f"{item.name} {key}{show(value)}, the checkpoint has {show(old[leaf])}")
     return phrases
 
 
-def resume(stored: Experiment, resolved: Resolved) -> tuple[Resolved, list[str]]:
+def resume(
+    stored: Experiment, resolved: Resolved, *, override_optim: bool = False
+) -> tuple[Resolved, list[str]]:
     """The experiment of a resumed run, and one sentence for each difference that was settled.
+
+    Args:
+        stored: the checkpoint's experiment.
+        resolved: the command line's.
+        override_optim: optimizer and schedule follow the command line where it says something.
 
     Raises:
         UsageError: when a flag contradicts the checkpoint about model, tokens or data.
     """
+    old = dict(leaves(stored))
+    new_values = dict(leaves(resolved.experiment))
     wrong = contradictions(stored, dict.fromkeys(resolved.flags.values()))
+    wrong += [
+        f"{leaf} {show(new_values[leaf])} in {file}, the checkpoint has {show(old[leaf])}"
+        for leaf, file in resolved.files.items()
+        if leaf.startswith(FIXED) and not _same(new_values[leaf], old[leaf])
+    ]
     if wrong:
         raise UsageError(
-            f"a resumed run keeps its model, tokens and data: {'; '.join(wrong)}. Leave these flags out, or "
+            f"a resumed run keeps its model, tokens and data: {'; '.join(wrong)}. Leave these out, or "
             "start another experiment"
         )
-    old = dict(leaves(stored))
+    kept = (*FIXED, *KEPT, *(() if override_optim else OPTIMISATION))
     changes: dict[str, object] = {}
     origins = dict.fromkeys(old, "the checkpoint")
     sentences: list[str] = []
-    for leaf, value in leaves(resolved.experiment):
+    for leaf, value in new_values.items():
         origin = resolved.origins.get(leaf)
         if leaf in IDENTITY:
             changes[leaf] = value
@@ -79,7 +105,7 @@ def resume(stored: Experiment, resolved: Resolved) -> tuple[Resolved, list[str]]
             continue
         was, new = show(old[leaf]) or "-", show(value) or "-"
         recipe = origin.startswith("--recipe")
-        if leaf.startswith((*FIXED, *KEPT)) or recipe:
+        if leaf.startswith(kept) or recipe:
             sentences.append(f"{leaf}: the checkpoint's {was} holds, not {new} ({origin})")
         else:
             changes[leaf] = value

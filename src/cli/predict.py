@@ -14,10 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..config.environment import read_environment
+from ..config.inference import DECODE_PRECISIONS
 from ..config.training import OPTIMIZERS
 from .command import EXIT_OK, run_command, warn
+from .config_file import read_assignment
 from .options import OPTIONS
-from .parser import CommandLine, Option, UsageError, format_help, parse
+from .parser import CommandLine, Given, Option, UsageError, format_help, parse
 from .precedence import contradictions, stored_experiment
 from .published import UNAVAILABLE
 
@@ -62,8 +64,36 @@ PREDICT_OPTIONS: tuple[Option, ...] = (
         kind="float",
         group="options",
     ),
+    Option(
+        "--subtask",
+        "what to transcribe when the task has sub-tasks (singing_v1: default, singing-only; singing_drum_v1: "
+        "also drum-only); the first if not given; none writes no task tokens, for models trained without",
+        metavar="NAME",
+        group="options",
+    ),
+    Option(
+        "--constrain",
+        "write only token sequences that are well formed, so that nothing has to be dropped",
+        kind="switch",
+        group="options",
+    ),
+    Option(
+        "--instruments",
+        "write only these: names of the task's classes (Piano, Bass, ...), Drums, or program numbers 0 to "
+        "127; implies --constrain",
+        count=0,
+        metavar="NAME ...",
+        group="options",
+    ),
+    Option(
+        "--decode-precision",
+        "numbers of the decoder's matrices: auto (bf16 on a GPU, 32 on a CPU), 32, bf16, int8 (CPU)",
+        choices=DECODE_PRECISIONS,
+        metavar="NAME",
+        group="options",
+    ),
 )
-PREDICT_DEFAULTS = {"--format": "mid png", "--device": "auto"}
+PREDICT_DEFAULTS = {"--format": "mid png", "--device": "auto", "--decode-precision": "auto"}
 
 _TAKEN = {name for option in PREDICT_OPTIONS for name in option.names}
 _TRAIN_OPTIONS = tuple(
@@ -122,6 +152,12 @@ def _run(argv: Sequence[str]) -> int:
         device=str(command.get("--device", "auto")),
         batch_size=batch_size or None,
         overlap=float(command.get("--overlap", 0.0)) if command.has("--overlap") else None,
+        subtask=str(command.get("--subtask", "")) or None,
+        constrain=command.has("--constrain"),
+        instruments=tuple(str(name) for name in command.given["--instruments"].values)
+        if command.has("--instruments")
+        else (),
+        decode_precision=str(command.get("--decode-precision", "auto")),
         formats=tuple(dict.fromkeys("mid" if name == "midi" else str(name) for name in formats)),
         reference=Path(reference) if reference else None,
     )
@@ -132,8 +168,8 @@ def _compare(spec: str, command: CommandLine, log_dir: Path, project: str | None
     given = [item for item in command.given.values() if item.option in _TRAIN_OPTIONS]
     if not given:
         return
-    model = [item for item in given if any(target.startswith(_COMPARED) for target in item.option.targets)]
-    training = [item.name for item in given if item not in model and item.option.targets]
+    model = [item for item in given if any(leaf.startswith(_COMPARED) for leaf in _leaves(item))]
+    training = [item.name for item in given if item not in model and (_leaves(item) or item.option.repeats)]
     if training:
         print(f"flags of training, ignored here: {' '.join(training)}", file=sys.stderr)
     if not model:
@@ -149,6 +185,13 @@ def _compare(spec: str, command: CommandLine, log_dir: Path, project: str | None
     wrong = contradictions(stored, model)
     if wrong:
         raise UsageError(f"the checkpoint has other values: {'; '.join(wrong)}. Leave these flags out")
+
+
+def _leaves(item: Given) -> Sequence[str]:
+    """What a flag of ``train.py`` would set."""
+    if item.option.long == "--set":
+        return [read_assignment(str(value))[0] for value in item.values]
+    return item.option.targets
 
 
 if __name__ == "__main__":

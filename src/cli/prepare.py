@@ -44,12 +44,21 @@ FOLDER_OPTIONS = (
 )
 FOLDER_DEFAULTS = {"--validation-share": "0.1", "--test-share": "0.1", "--seed": "0"}
 
-COMMANDS = ("quickstart", "folder")
+IMPORT_OPTIONS = (
+    _HELP,
+    Option("--only", "data sets to import; all by default", count=0, metavar="NAME", group="options"),
+    Option("--flac", "store FLAC: half the room, slower to read", kind="switch", group="options"),
+    Option("--skip-broken", "leave out songs with problems", kind="switch", group="options"),
+    Option("--overwrite", "build data sets again that are there", kind="switch", group="options"),
+)
+
+COMMANDS = ("quickstart", "folder", "import-yourmt3")
 
 _USAGE = """usage: prepare.py COMMAND [options]
 
   quickstart          make the quick-start data set on this machine
   folder SRC          a folder of audio files and MIDI files of the same name
+  import-yourmt3 DIR  the published folders of YourMT3: yourmt3_indexes beside *_yourmt3_16k
 
 prepare.py COMMAND --help shows the options of each. Data sets are written to the data folder
 (AMT_DATA_HOME, default ../data).
@@ -73,6 +82,8 @@ def _run(argv: Sequence[str]) -> int:
         return _quickstart(parse(rest, QUICKSTART_OPTIONS), environment)
     if name == "folder":
         return _folder(parse(rest, FOLDER_OPTIONS), environment)
+    if name == "import-yourmt3":
+        return _import(parse(rest, IMPORT_OPTIONS), environment)
     raise UsageError(f"unknown command {name!r}; known: {', '.join(COMMANDS)}")
 
 
@@ -158,6 +169,42 @@ def _folder(command: CommandLine, environment: Environment) -> int:
         overwrite=command.has("--overwrite"),
     )
     print(f"data set written to {out}; train on it with -d {name}")
+    return EXIT_OK
+
+
+def _import(command: CommandLine, environment: Environment) -> int:
+    if command.has("--help"):
+        print(
+            format_help(
+                "prepare.py import-yourmt3 DIR [options]",
+                "Make data sets of the published folders of YourMT3, one per data set and under its name.",
+                IMPORT_OPTIONS,
+                {},
+                ("options",),
+            ),
+            end="",
+        )
+        return EXIT_OK
+    if len(command.words) != 1:
+        raise UsageError("import-yourmt3 needs the folder that holds yourmt3_indexes: import-yourmt3 DIR")
+    source = Path(command.words[0])
+    if not source.is_dir():
+        raise UsageError(f"{source} is no folder")
+    from ..preparation.import_yourmt3 import import_yourmt3
+
+    only = tuple(str(name) for name in command.given["--only"].values) if command.has("--only") else ()
+    report = import_yourmt3(
+        source,
+        environment.data_home,
+        only=only,
+        flac=command.has("--flac"),
+        overwrite=command.has("--overwrite"),
+        skip_broken=command.has("--skip-broken"),
+    )
+    for place, reason in list(report.skipped.items())[:20]:
+        warn(f"left out: {place}: {reason}")
+    names = ", ".join([*report.stores, *report.there])
+    print(f"data sets in {environment.data_home}: {names}; use -d PRESET")
     return EXIT_OK
 
 

@@ -11,16 +11,13 @@ _DEAD = {
     ("-tenc", "--task-cond-encoder"): "no task token ever reached the encoder",
     ("-tdec", "--task-cond-decoder"): "the task alone says which tokens start a sequence",
     ("-twe", "--tie-word-embedding"): "embedding and output weights are never tied",
+    ("-pt", "--pretrained"): "a pretrained T5 is read from a local folder, --pretrained-t5 FOLDER",
+    ("-etk", "--eval-subtask-key"): "it named output folders; predict.py --subtask NAME asks for a sub-task",
     ("-debug", "--debug-mode"): "the decoder always counts what it ignores",
-    ("-rt", "--rotary-type"): "rotary positions were the same whatever it said; this version has none",
 }
 _LATER = (
-    ("-nmoe", "--moe-num-experts"),
-    ("-kmoe", "--moe-topk"),
-    ("-pt", "--pretrained"),
     ("-epv", "--eval-program-vocab"),
     ("-edv", "--eval-drum-vocab"),
-    ("-etk", "--eval-subtask-key"),
     ("-t", "--onset-tolerance"),
     ("-os", "--test-octave-shift"),
     ("-tps", "--test-pitch-shift"),

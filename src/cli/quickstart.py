@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..config.environment import default_root, read_environment
 from ..config.experiment import Experiment
+from ..config.recipes import get_recipe
 from ..training.identity import run_folder
-from . import train
 from .command import EXIT_OK, run_command
 from .parser import Option, UsageError, format_help, parse
 
@@ -28,10 +30,60 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(_run, argv)
 
 
-def train_line(minutes: float, seed: int, further: Sequence[str] = ()) -> list[str]:
-    """The arguments of ``train.py`` for a quick start; every budget and seed has a run of its own."""
+def train_line(
+    minutes: float, seed: int, further: Sequence[str] = (), *, cores: int = 1, fast_bf16: bool = False
+) -> list[str]:
+    """The arguments of ``train.py`` for a quick start; every budget and seed has a run of its own.
+
+    Args:
+        minutes: training time.
+        seed: of the run.
+        further: added at the end, so they win.
+        cores: CPU cores that train; 1 also where a GPU does.
+        fast_bf16: whether the CPU has matrix units for bfloat16.
+    """
     name = f"quickstart-{minutes:g}min-seed{seed}"
-    return [name, "--recipe", "quickstart", "--max-minutes", f"{minutes:g}", "--seed", str(seed), *further]
+    budget = ["--max-minutes", f"{minutes:g}", "--seed", str(seed)]
+    precision = ["-pr", "bf16-mixed"] if fast_bf16 else []
+    return [name, "--recipe", "quickstart", *budget, *share_cores(cores), *precision, *further]
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS
+        return os.cpu_count() or 1
+
+
+def share_cores(cores: int) -> list[str]:
+    """Options that put all cores to work: two processes with half of the recipe's batch each.
+
+    So small a network makes threads wait for each other at every layer; processes meet once a step
+    (``benchmarks/bench_processes.py``).
+    """
+    batch = int(get_recipe("quickstart")["bsz.local"])
+    if cores < 2:
+        return []
+    half = str(batch // 2)
+    return ["-st", "ddp", "-g", "2", "-bsz", half, half, "--threads", str(cores // 2)]
+
+
+def run_training(line: Sequence[str]) -> int:
+    """Run ``train.py`` with these arguments in a process of its own; returns its exit status.
+
+    Ctrl-C reaches that process too, which then saves and ends; SIGTERM is passed on to it.
+    """
+    child = subprocess.Popen([sys.executable, "-m", "amt.train", *line])
+    previous = signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    try:
+        while True:
+            try:
+                return child.wait()
+            except KeyboardInterrupt:
+                continue
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _run(argv: Sequence[str]) -> int:
@@ -55,16 +107,23 @@ def _run(argv: Sequence[str]) -> int:
     if minutes <= 0:
         raise UsageError(f"--minutes must be positive, not {minutes:g}")
     environment = read_environment(os.environ)
-    line = train_line(minutes, seed, command.words)
-    from ..quickstart.run import QuickstartPaths, run_quickstart
+    import torch
 
+    from ..quickstart.run import QuickstartPaths, run_quickstart
+    from ..training.trainer import fast_bf16_on_cpu
+
+    if torch.cuda.is_available():
+        line = train_line(minutes, seed, command.words)
+    else:
+        cores = usable_cores()
+        line = train_line(minutes, seed, command.words, cores=cores, fast_bf16=fast_bf16_on_cpu())
     return run_quickstart(
         QuickstartPaths(
             data_home=environment.data_home,
             run_folder=run_folder(environment.log_dir, Experiment().project, line[0]),
             out=Path(str(command.get("--out", str(default_root() / "quickstart")))).absolute(),
         ),
-        lambda: train.main(line),
+        lambda: run_training(line),
         minutes=minutes,
         seed=seed,
     )

@@ -5,25 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 from ..config.environment import EXAMPLES, SCRIPT_VARIABLES, VARIABLES, read_environment
 from ..config.experiment import Experiment
+from ..config.leaves import leaves
+from ..config.presets import apply_excluded_presets, combine_presets
 from ..model.checkpoint_names import split_exp_id
 from ..training.handover import decide_once
 from ..training.identity import decide_run, run_folder
 from ..training.identity import describe as describe_run
-from .assemble import describe, leaves, resolve, show
+from .assemble import describe, option_targets, resolve, show
 from .command import EXIT_ERROR, EXIT_OK, first_process, run_command, warn
+from .config_file import read_config
 from .options import GROUPS, OPTIONS
 from .parser import CommandLine, UsageError, format_help, parse
-from .precedence import resume, stored_experiment
+from .precedence import RULES, resume, stored_experiment
 from .published import UNAVAILABLE
 
 USAGE = "train.py EXP[@CHECKPOINT] [options]"
 INTRO = (
     "Train the model EXP. A run lies in logs/PROJECT/EXP; when it has a last.ckpt it is resumed, and "
-    "EXP@CHECKPOINT resumes that file. Flags win over AMT_ variables, those over --recipe, that over the "
-    "defaults shown. Booleans take true/false, 1/0, yes/no."
+    "EXP@CHECKPOINT resumes that file. Flags win over AMT_ variables, those over --config, that over "
+    "--model, that over --recipe, that over the defaults shown. Booleans take true/false, 1/0, yes/no."
 )
 
 
@@ -35,10 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def option_defaults() -> dict[str, str]:
     """What ``--help`` shows as the default of each option, by long name."""
     values = dict(leaves(Experiment()))
+    encoder = Experiment().model.encoder_type
     return {
         option.long: " ".join(show(values[target]) for target in dict.fromkeys(option.targets))
         if option.count > 1
-        else show(values[option.targets[0]])
+        else show(values[(option_targets(option, encoder) or option.targets)[0]])
         for option in OPTIONS
         if option.targets
     }
@@ -80,6 +85,8 @@ def _run(argv: Sequence[str]) -> int:
     if command.has("--help-env"):
         print(environment_help(), end="")
         return EXIT_OK
+    if not command.words and (named := _name_in_file(command)):
+        return _train(named, command, os.environ)
     if not command.words:
         raise UsageError(f"the experiment's name is missing: {USAGE}")
     if len(command.words) > 1:
@@ -88,6 +95,15 @@ def _run(argv: Sequence[str]) -> int:
             "it goes first: train.py EXP [options]"
         )
     return _train(command.words[0], command, os.environ)
+
+
+def _name_in_file(command: CommandLine) -> str:
+    """The experiment's name that the configuration files give, or ""."""
+    name = ""
+    for path in command.given["--config"].values if command.has("--config") else ():
+        found = read_config(Path(str(path))).get("exp_id")
+        name = name if found is None else str(found.value)
+    return name
 
 
 def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
@@ -115,19 +131,24 @@ def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
     decision = decide() if only_prints else decide_once(decide, experiment.trainer, environ)
     if decision is None:
         return EXIT_ERROR
+    if decision.kind != "resume":  # before a scratch run is announced that could not begin
+        presets = combine_presets(experiment.data.presets, environment.data_home)
+        apply_excluded_presets(presets, environment.excluded_presets)
     if speaks:
         print(describe_run(decision), flush=True)
         for sentence in environment.warnings:
             warn(sentence)
-    if command.has("--print-identity"):
-        return EXIT_OK
     differences: list[str] = []
     if decision.kind == "resume":
         assert decision.checkpoint is not None
         stored = stored_experiment(decision.checkpoint)
         if stored is not None:
-            resolved, differences = resume(stored, resolved)
+            resolved, differences = resume(stored, resolved, override_optim=command.has("--override-optim"))
+    if command.has("--print-identity"):
+        return EXIT_OK
     if speaks:
+        for rule in RULES if decision.kind == "resume" else ():
+            print(f"resume: {rule}")
         for sentence in differences:
             print(f"resume: {sentence}")
         print(describe(resolved), flush=True)
@@ -135,7 +156,10 @@ def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
         return EXIT_OK
     from ..training.fit import run_training
     from ..training.plan import RunPaths
+    from ..training.stack_log import start_stack_log
 
+    if environment.stack_log_dir is not None:
+        start_stack_log(environment.stack_log_dir, environ)
     return run_training(
         resolved.experiment,
         decision,
@@ -147,4 +171,5 @@ def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
         scan_gradients=environment.scan_gradients,
         detect_anomaly=environment.detect_anomaly,
         lr_monitor=environment.lr_monitor,
+        dry_run=command.has("--dry-run"),
     )

@@ -4,10 +4,17 @@ from .audio import AudioConfig, max_shift_steps
 from .data import Augmentation, BatchSizes, DataConfig, DataIO
 from .experiment import Experiment
 from .inference import InferenceConfig
-from .model import ModelConfig, PerceiverTFConfig, PreEncoderConfig, T5DecoderConfig
+from .model import (
+    ConformerConfig,
+    ModelConfig,
+    PreEncoderConfig,
+    T5DecoderConfig,
+    T5EncoderConfig,
+)
 from .names import nearest, unknown_name
+from .perceiver import PerceiverTFConfig
 from .presets import get_preset, list_presets
-from .tasks import Task, get_task, list_tasks
+from .tasks import SubTask, Task, get_task, list_tasks
 from .training import (
     CheckpointConfig,
     LRSchedule,
@@ -23,6 +30,7 @@ __all__ = [
     "Augmentation",
     "BatchSizes",
     "CheckpointConfig",
+    "ConformerConfig",
     "DataConfig",
     "DataIO",
     "Experiment",
@@ -33,7 +41,9 @@ __all__ = [
     "OptimizerConfig",
     "PerceiverTFConfig",
     "PreEncoderConfig",
+    "SubTask",
     "T5DecoderConfig",
+    "T5EncoderConfig",
     "Task",
     "TrainerConfig",
     "WandbConfig",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .names import unknown_name
+
 
 @dataclass(frozen=True)
 class BatchSizes:
@@ -49,6 +51,18 @@ class DataIO:
             raise ValueError(f"AMT_PREFETCH_FACTOR must be at least 1, not {self.prefetch_factor}")
 
 
+PITCH_METHODS = ("speed", "stretch")
+"""Ways to shift the pitch."""
+_PROBABILITIES = (
+    "stem_keep_prob",
+    "noise_prob",
+    "reverb_prob",
+    "eq_prob",
+    "codec_prob",
+    "xaug_include_singing",
+)
+
+
 @dataclass(frozen=True)
 class Augmentation:
     """Online augmentation of stems and mixes (section AUGMENTATION)."""
@@ -69,8 +83,14 @@ class Augmentation:
     """Never mix two drum stems."""
     xaug_intra_stem: bool = True
     """Drop stems of foreign sources as well."""
+    xaug_max_subunit_stems: int = 12
+    """Most stems of a segment that have a gain of their own; further ones share those."""
+    xaug_include_singing: float = 0.0
+    """Probability that a segment without singing gets a foreign source with singing, if the pool has one."""
     pitch_shift_range: tuple[float, float] = (-6.0, 6.0)
     """Range of the pitch shift in semitones; (0, 0) is off. Drums are never shifted."""
+    pitch_shift_method: str = "speed"
+    """``speed``: played faster or slower, labels move in time too; ``stretch``: time is kept."""
     pitch_shift_detune: float = 0.0
     """Further uniform detuning of at most this many semitones, labels unchanged."""
     noise_prob: float = 0.0
@@ -81,6 +101,10 @@ class Augmentation:
     """Probability of a synthetic room."""
     eq_prob: float = 0.0
     """Probability that each stem with target notes gets a random smooth equalisation."""
+    codec_prob: float = 0.0
+    """Probability of a random codec: a narrow band, 8 bit mu-law or a coarse transform coder."""
+    negative_share: float = -1.0
+    """Share of segments without target notes; a negative number leaves them as they fall."""
 
     def __post_init__(self) -> None:
         low, high = self.amp_range
@@ -88,13 +112,21 @@ class Augmentation:
             raise ValueError(f"-amp {low} {high}: gains need 0 <= LO <= HI")
         if self.pitch_shift_range[0] > self.pitch_shift_range[1]:
             raise ValueError(f"-ps {self.pitch_shift_range[0]} {self.pitch_shift_range[1]}: LO is above HI")
-        for name in ("stem_keep_prob", "noise_prob", "reverb_prob", "eq_prob"):
+        for name in _PROBABILITIES:
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"augmentation {name} is a probability, not {getattr(self, name)}")
         if self.xaug_max_k < 0:
             raise ValueError(f"-xk must be 0 or more, not {self.xaug_max_k}")
         if self.xaug_tau <= 0 or self.xaug_alpha <= 0:
             raise ValueError("-xtau and -xalpha must be positive")
+        if self.xaug_max_subunit_stems < 1:
+            raise ValueError(
+                f"--xaug-max-subunit-stems must be at least 1, not {self.xaug_max_subunit_stems}"
+            )
+        if self.pitch_shift_method not in PITCH_METHODS:
+            raise unknown_name("pitch shift method", self.pitch_shift_method, PITCH_METHODS)
+        if not self.negative_share <= 1.0:
+            raise ValueError(f"--negative-share is a share of at most 1, not {self.negative_share}")
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,12 @@ VARIABLES: tuple[Variable, ...] = (
         "AMT_WANDB_MINIMAL", "bool", "no system metrics, meta data or console capture", ("wandb.minimal",)
     ),
     Variable(
+        "AMT_FAULTHANDLER_LOG_DIR",
+        "text",
+        "folder where each rank writes faulthandler_rank<R>_pid<P>.log: the stacks of its threads when it "
+        "crashes or gets SIGUSR2",
+    ),
+    Variable(
         "AMT_FAULT",
         "text",
         "for drills: nan@STEP:RANK or kill@STEP happens once in a run's folder, kill@save or full-disk@save "
@@ -180,6 +186,7 @@ class Environment:
     detect_anomaly: bool = False
     lr_monitor: bool = False
     fault: str = ""
+    stack_log_dir: Path | None = None
     settings: Mapping[str, Scalar] = field(default_factory=dict)
     """Leaves of the experiment that variables set."""
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -234,6 +241,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         detect_anomaly=bool(values.get("AMT_DETECT_ANOMALY", False)),
         lr_monitor=bool(values.get("AMT_ENABLE_LR_MONITOR", False)),
         fault=_fault(str(values.get("AMT_FAULT", ""))),
+        stack_log_dir=_stack_log_dir(values.get("AMT_FAULTHANDLER_LOG_DIR")),
         restart_count=_restart_count(environ),
         settings=settings,
         origins=origins,
@@ -257,6 +265,10 @@ def _restart_count(environ: Mapping[str, str]) -> int:
 
 def _folder(value: Scalar | None, default: Path) -> Path:
     return default if value is None else Path(str(value)).expanduser().absolute()
+
+
+def _stack_log_dir(value: Scalar | None) -> Path | None:
+    return None if value is None else Path(str(value)).expanduser().absolute()
 
 
 def _unknown(environ: Mapping[str, str]) -> tuple[str, ...]:

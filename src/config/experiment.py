@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .audio import AudioConfig
+from .combinations import check_network, check_task
 from .data import Augmentation, BatchSizes, DataConfig, DataIO
 from .inference import InferenceConfig
 from .model import ModelConfig
 from .names import unknown_name
+from .tasks import get_task
 from .training import (
     CheckpointConfig,
     LRSchedule,
@@ -40,6 +42,12 @@ class Experiment:
     seed: int = 3407
     init_ckpt: str = ""
     """File a warm start took its weights from."""
+    pretrained_t5: str = ""
+    """Folder of a T5 v1.1 that the decoder, and the encoder of ``-enc t5``, started from."""
+    init_include: tuple[str, ...] = ()
+    """Patterns of weight names a warm start takes; empty takes all (flag ``--init-include``)."""
+    init_exclude: tuple[str, ...] = ()
+    """Patterns of weight names a warm start leaves out (flag ``--init-exclude``)."""
     audio: AudioConfig = field(default_factory=AudioConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -57,6 +65,11 @@ class Experiment:
     def __post_init__(self) -> None:
         if self.event_length < 8:
             raise ValueError(f"-el must be at least 8 tokens, not {self.event_length}")
+        if self.init_ckpt and self.pretrained_t5:
+            raise ValueError("--init-ckpt brings all weights, --pretrained-t5 those of a T5: give one of them")
+        task = get_task(self.task)
+        check_task(self.model, task)
+        check_network(self.model, self.audio, task.num_channels)
         if self.model.pre_encoder.harmonics and self.audio.codec != "logspec":
             raise ValueError(
                 "--harmonics are steps on a log-frequency axis: use -ac logspec, or leave them out"
@@ -64,6 +77,15 @@ class Experiment:
         if self.inference.pitch_check > 0 and "voice" not in self.model.frame_groups:
             raise ValueError(
                 "--pitch-check asks the frame head of the voice: add --frame-head voice, or --pitch-check 0"
+            )
+        model = self.model
+        if self.objective.moe_balance_weight > 0 and (model.encoder_type, model.encoder.ff_type) != (
+            "perceiver-tf",
+            "moe",
+        ):
+            raise ValueError(
+                "--moe-balance-weight spreads tokens over the experts of a Perceiver-TF: add "
+                "-enc perceiver-tf -ff moe, or take 0"
             )
         if self.objective.frame_weight > 0 and not self.model.frame_groups:
             raise ValueError("--frame-weight needs a frame head: add --frame-head voice (or pitched, drums)")
@@ -76,7 +98,7 @@ class Experiment:
             if dataclasses.is_dataclass(value) and not isinstance(value, type):
                 plain[item.name.upper()] = json.loads(json.dumps(dataclasses.asdict(value)))
             else:
-                plain[item.name] = value
+                plain[item.name] = list(value) if isinstance(value, tuple) else value
         return plain
 
     def to_json(self) -> str:

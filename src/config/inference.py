@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_OVERLAP = 0.9
+DECODE_PRECISIONS = ("auto", "32", "bf16", "int8")
+"""Number formats of the decoder when it writes tokens; auto is bf16 on a GPU and 32 on a CPU."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,13 @@ AUGMENT_PROFILES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "amp_range": (1.0, 1.0),
             "stem_keep_prob": 1.0,
             "xaug_max_k": 0,
+            "xaug_include_singing": 0.0,
             "pitch_shift_range": (0.0, 0.0),
+            "pitch_shift_detune": 0.0,
+            "noise_prob": 0.0,
+            "reverb_prob": 0.0,
+            "eq_prob": 0.0,
+            "codec_prob": 0.0,
         },
         "light": {
             "amp_range": (0.9, 1.1),

@@ -14,6 +14,25 @@ VOICE_PROGRAMS = (100, 101)
 
 
 @dataclass(frozen=True)
+class SubTask:
+    """A part of a task that task tokens in front of a sequence ask for."""
+
+    tokens: tuple[str, ...]
+    """The task tokens that announce it, in order."""
+    target_programs: tuple[int, ...] | None = None
+    """Programs it transcribes; None: all of the task."""
+    transcribes_drums: bool = True
+    """Whether drum notes are targets."""
+    weight: float = 1.0
+    """Share of the training segments that ask for it, relative to the other sub-tasks that a song allows."""
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it leaves out notes that the task has."""
+        return self.target_programs is not None or not self.transcribes_drums
+
+
+@dataclass(frozen=True)
 class Task:
     """One row of the task table. A new task is one more row."""
 
@@ -32,8 +51,8 @@ class Task:
     """Longest sequence of one channel; 0: whatever the run sets (flag ``-el``)."""
     extra_tokens: tuple[str, ...] = ()
     """Task tokens; their ids follow the special tokens and shift all others."""
-    prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
-    """Sub-task name to the task tokens that announce it."""
+    subtasks: Mapping[str, SubTask] = field(default_factory=dict, hash=False)
+    """Name to sub-task; the first is asked for unless another is named. All prefixes have one length."""
     target_programs: tuple[int, ...] | None = None
     """Programs the task transcribes; None: all."""
     transcribes_drums: bool = True
@@ -53,15 +72,33 @@ class Task:
         for channel in self.channels:
             if channel not in known:
                 raise unknown_name("channel", channel, known)
-        for tokens in self.prefixes.values():
-            for token in tokens:
+        for subtask in self.subtasks.values():
+            for token in subtask.tokens:
                 if token not in self.extra_tokens:
                     raise unknown_name(f"task token of {self.name}", token, self.extra_tokens)
+        lengths = {len(subtask.tokens) for subtask in self.subtasks.values()}
+        if len(lengths) > 1 or 0 in lengths:
+            raise ValueError(
+                f"the prefixes of sub-tasks of {self.name} must be of one length, at least 1"
+            )
+        if any(subtask.weight <= 0 for subtask in self.subtasks.values()):
+            raise ValueError(f"the weights of the sub-tasks of {self.name} must be positive")
 
     @property
     def num_channels(self) -> int:
         """Number of decoding channels, at least 1."""
         return max(1, len(self.channels))
+
+    @property
+    def default_subtask(self) -> str | None:
+        """Name of the sub-task that is asked for unless another is named; None: the task has no sub-tasks."""
+        return next(iter(self.subtasks), None)
+
+    def subtask(self, name: str) -> SubTask:
+        """The sub-task of that name; ``ValueError`` with the known names if there is none."""
+        if name not in self.subtasks:
+            raise unknown_name(f"sub-task of {self.name}", name, self.subtasks)
+        return self.subtasks[name]
 
     def program_channels(self) -> dict[int, int]:
         """Program (128: drums) to channel; programs without a channel are missing. Empty: one stream."""
@@ -69,9 +106,9 @@ class Task:
         return {program: channel for channel, name in enumerate(self.channels) for program in vocab[name]}
 
 
-_SINGING_PREFIXES = {
-    "default": ("transcribe_all", "task"),
-    "singing-only": ("transcribe_singing", "task"),
+_SINGING_SUBTASKS = {
+    "default": SubTask(("transcribe_all", "task"), weight=2.0),
+    "singing-only": SubTask(("transcribe_singing", "task"), VOICE_PROGRAMS, transcribes_drums=False),
 }
 _MT3_FULL_PLUS = Task("mt3_full_plus", "mt3_full_plus")
 _FSINGLE = Task("mc13_fsingle", "gm_plus", merge_classes=True)
@@ -90,19 +127,22 @@ _TASKS: dict[str, Task] = {
             "singing_v1",
             "mt3_full_plus",
             extra_tokens=("task", "transcribe_singing", "transcribe_all"),
-            prefixes=_SINGING_PREFIXES,
+            subtasks=_SINGING_SUBTASKS,
         ),
         Task(
             "singing_drum_v1",
             "mt3_full_plus",
             extra_tokens=("task", "transcribe_singing", "transcribe_drum", "transcribe_all"),
-            prefixes={**_SINGING_PREFIXES, "drum-only": ("transcribe_drum", "task")},
+            subtasks={
+                **_SINGING_SUBTASKS,
+                "drum-only": SubTask(("transcribe_drum", "task"), target_programs=()),
+            },
         ),
         Task(
             "exc_v1",
             "mt3_full_plus",
             extra_tokens=("transcribe", "all", ":"),
-            prefixes={"default": ("transcribe", "all", ":")},
+            subtasks={"default": SubTask(("transcribe", "all", ":"))},
         ),
         _FSINGLE,
         replace(

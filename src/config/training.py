@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from .names import unknown_name
 
-OPTIMIZERS = ("AdamWScale", "AdamW")
-SCHEDULERS = ("cosine", "constant", "linear")
+OPTIMIZERS = ("AdamWScale", "AdamW", "Adafactor", "DAdaptAdam", "CPUAdam")
+SCHEDULERS = ("cosine", "constant", "linear", "plateau", "legacy")
 PRECISIONS = ("bf16-mixed", "16-mixed", "32", "auto")
 COSINE_WARMUP_STEPS = 500
+_BETAS = (0.9, 0.999)
 STRATEGIES = ("auto", "ddp")
 WANDB_MODES = ("online", "offline", "disabled")
 
@@ -24,9 +25,11 @@ class ObjectiveConfig:
     """Step after which the frame terms are dropped; 0 keeps them to the end."""
     soft_shift_ms: float = 0.0
     """Standard deviation in ms of the Gaussian that spreads time-shift targets; 0 is hard targets."""
+    moe_balance_weight: float = 0.0
+    """Weight of the load-balancing term of ``-ff moe``; 0 leaves it out, as published models did."""
 
     def __post_init__(self) -> None:
-        for name in ("frame_weight", "frame_until", "soft_shift_ms"):
+        for name in ("frame_weight", "frame_until", "soft_shift_ms", "moe_balance_weight"):
             if getattr(self, name) < 0:
                 raise ValueError(f"objective {name} must not be negative, is {getattr(self, name)}")
 
@@ -40,11 +43,24 @@ class OptimizerConfig:
     """Base rate; None takes the optimizer's own default."""
     weight_decay: float = 0.0
     """Decay on matrices; norms, biases and position tables are never decayed."""
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[float, float] = _BETAS
+    freeze: tuple[str, ...] = ()
+    """Patterns of parameter names that are not trained (flag ``--freeze``)."""
+    lr_decay: float = 1.0
+    """Factor on the rate for each layer further from the output (flag ``--lr-decay``); 1: one rate for all."""
+    ema_decay: float = 0.0
+    """Share of the old average that a step keeps in the moving average of the weights (flag ``--ema``); 0 is
+    no average. Validation and checkpoints use the average."""
 
     def __post_init__(self) -> None:
+        if not 0 < self.lr_decay <= 1:
+            raise ValueError(f"--lr-decay must lie above 0 and not above 1, not {self.lr_decay}")
+        if not 0 <= self.ema_decay < 1:
+            raise ValueError(f"--ema must lie from 0 (off) to below 1, such as 0.999, not {self.ema_decay}")
         if self.name not in OPTIMIZERS:
             raise unknown_name("optimizer", self.name, OPTIMIZERS)
+        if self.name == "Adafactor" and self.betas != _BETAS:
+            raise ValueError("-o Adafactor keeps no moments that --betas could change: leave --betas out")
         if self.learning_rate is not None and self.learning_rate <= 0:
             raise ValueError(f"-lr must be positive, not {self.learning_rate}")
 
@@ -96,6 +112,10 @@ class TrainerConfig:
     """Processes per node: ``auto`` or a number (flag ``-g``)."""
     sync_batchnorm: bool = False
     find_unused_parameters: bool = False
+    activation_checkpointing: bool = False
+    """Keep only the inputs of layers for the gradient and compute the rest again."""
+    compile: bool = False
+    """Compile encoder and decoder with ``torch.compile``; needs a C++ compiler on a CPU."""
     validate_before_fit: bool = False
     log_every_n_steps: int = 50
     max_consecutive_nonfinite: int = 50
@@ -144,11 +164,13 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class WandbConfig:
-    """Weights & Biases (section WANDB); CSV is always written."""
+    """Weights & Biases, and TensorBoard (section WANDB); CSV is always written."""
 
     mode: str = "online"
     minimal: bool = True
     """No system metrics, meta or console capture."""
+    tensorboard: bool = False
+    """Write TensorBoard event files too (flag ``--tensorboard``)."""
 
     def __post_init__(self) -> None:
         if self.mode not in WANDB_MODES:

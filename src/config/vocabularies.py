@@ -112,6 +112,41 @@ _GM_NAMES = [
     "Pad 7 (halo)",
     "Pad 8 (sweep)",
 ]
+_GM_EFFECT_NAMES = [
+    "FX 1 (rain)",
+    "FX 2 (soundtrack)",
+    "FX 3 (crystal)",
+    "FX 4 (atmosphere)",
+    "Singing Voice",
+    "Singing Voice (chorus)",
+    "FX 7 (echoes)",
+    "FX 8 (sci-fi)",
+    "Sitar",
+    "Banjo",
+    "Shamisen",
+    "Koto",
+    "Kalimba",
+    "Bagpipe",
+    "Fiddle",
+    "Shanai",
+    "Tinkle Bell",
+    "Agogo",
+    "Steel Drums",
+    "Woodblock",
+    "Taiko Drum",
+    "Melodic Tom",
+    "Synth Drum",
+    "Reverse Cymbal",
+    "Guitar Fret Noise",
+    "Breath Noise",
+    "Seashore",
+    "Bird Tweet",
+    "Telephone Ring",
+    "Helicopter",
+    "Applause",
+    "Gunshot",
+]
+"""Programs 96 to 127, which belong to no class; voices stand in place of the effects 100 and 101."""
 
 
 def _span(first: int, last: int) -> tuple[int, ...]:
@@ -277,6 +312,11 @@ def list_program_vocabs() -> list[str]:
 def list_drum_vocabs() -> list[str]:
     """Names :func:`get_drum_vocab` knows, sorted."""
     return sorted(_DRUM_VOCABULARIES)
+
+
+def program_name(program: int) -> str:
+    """Name of a program (0 to 127; 100 and 101 are voices), or ``Drums`` (128)."""
+    return [*_GM_NAMES, *_GM_EFFECT_NAMES, DRUM_CLASS][program]
 
 
 def class_names(vocab_name: str) -> dict[int, str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -37,7 +38,14 @@ class Batch:
     octave_unknown: Tensor
     """(B,) bool: the store does not know the absolute octave of this sample's notes."""
     channel_annotated: Tensor
-    """(B, C) bool: False where a channel's instruments are not annotated."""
+    """(B, C) bool: False where a channel's instruments are not annotated: its label teaches nothing."""
+    channel_complete: Tensor
+    """(B, C) bool: False where some instruments of a channel are not annotated: its label's notes are true,
+    but not its silence."""
+    num_truncated: Tensor
+    """() int64: label sequences that were too long and are cut."""
+    fully_annotated: Tensor | None = None
+    """(B,) bool: False where a target instrument of the task sounds without notes; None: true of all."""
 
     def __post_init__(self) -> None:
         assert self.audio.dtype == torch.float32
@@ -46,12 +54,15 @@ class Batch:
     def pin_memory(self) -> Batch:
         """A copy in page-locked memory (the loader's ``pin_memory`` calls this)."""
         fields = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        return Batch(**{name: tensor.pin_memory() for name, tensor in fields.items()})
+        pinned = {
+            name: value.pin_memory() if isinstance(value, Tensor) else value for name, value in fields.items()
+        }
+        return Batch(**pinned)
 
     def __getstate__(self) -> dict[str, Any]:
         """Small tensors travel inside the message: one open file per batch instead of seven."""
         return {
-            name: value if name == "audio" else value.numpy(force=True)
+            name: value if name == "audio" or value is None else value.numpy(force=True)
             for name, value in self.__dict__.items()
         }
 
@@ -71,9 +82,17 @@ class ValidationItem:
     audio: Tensor
     """(W, 1, S) float32: windows back to back from the start, the last one padded with zeros."""
     labels: Tensor
-    """(W, C, N) int64 token ids of the reference."""
+    """(W, C, N) int64 token ids of the reference, task tokens of the sub-task first."""
     notes: NoteArray
-    """Reference notes of the task, seconds from the start of the song."""
+    """Reference notes of the task and sub-task that are scored, seconds from the start of the song."""
+    subtask: str | None = None
+    """What is asked for in a task with sub-tasks."""
+    known_programs: npt.NDArray[np.bool_] | None = None
+    """(129,) False for programs that may sound without notes; None: all are known."""
+    channel_annotated: npt.NDArray[np.bool_] | None = None
+    """(C,) as in :class:`Batch`; None: all are."""
+    channel_complete: npt.NDArray[np.bool_] | None = None
+    """(C,) as in :class:`Batch`; None: all are."""
 
     def pin_memory(self) -> ValidationItem:
         """A copy with its tensors in page-locked memory."""

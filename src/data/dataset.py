@@ -7,35 +7,54 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from ..audio import cut_windows
 from ..config.audio import AudioConfig
-from ..notes.note import NOTE_DTYPE
+from ..notes.note import DRUM_PROGRAM, NOTE_DTYPE
 from ..tokenizer import NoteTokenizer
 from .batch import Batch, ValidationItem
 from .collate import notes_tensor, trim_to_bucket
 from .sampling import batch_numbers, batches_of_worker
 from .segments import Sample, SegmentMaker
+from .songs import TaskView
 from .store import SongStore
 
 
 def collate_samples(samples: Sequence[Sample], tokenizer: NoteTokenizer, window_seconds: float) -> Batch:
     """Samples as one batch; labels are padded to the shortest bucket that holds them all."""
     labels = np.full(
-        (len(samples), tokenizer.num_channels, tokenizer.max_length), tokenizer.pad_id, dtype=np.int64
+        (len(samples), tokenizer.num_channels, tokenizer.sequence_length), tokenizer.pad_id, dtype=np.int64
     )
     for row, sample in zip(labels, samples, strict=True):
         row[:, : sample.labels.shape[1]] = sample.labels
+    fully = [sample.fully_annotated for sample in samples]
     return Batch(
-        audio=torch.from_numpy(np.stack([sample.audio for sample in samples])[:, None]),
+        audio=_stack_audio(samples),
         labels=torch.from_numpy(np.ascontiguousarray(trim_to_bucket(labels, tokenizer.pad_id))),
         notes=notes_tensor([sample.notes for sample in samples], window_seconds),
         dataset_index=torch.tensor([sample.dataset for sample in samples]),
         sample_number=torch.tensor([sample.number for sample in samples]),
         octave_unknown=torch.tensor([sample.octave_unknown for sample in samples]),
         channel_annotated=torch.from_numpy(np.stack([sample.channel_annotated for sample in samples])),
+        channel_complete=torch.from_numpy(np.stack([sample.channel_complete for sample in samples])),
+        num_truncated=torch.tensor(sum(sample.num_truncated for sample in samples)),
+        fully_annotated=None if all(fully) else torch.tensor(fully),
     )
+
+
+def _stack_audio(samples: Sequence[Sample]) -> Tensor:
+    """(B, 1, S); in a loader process straight in shared memory, which saves a copy on the way out."""
+    shape = (len(samples), 1, len(samples[0].audio))
+    if get_worker_info() is None:
+        audio = torch.empty(shape)
+    else:
+        size = 4 * shape[0] * shape[2]
+        storage = torch.UntypedStorage._new_shared(size)  # type: ignore[no-untyped-call]
+        audio = torch.empty(0).set_(storage, 0, shape, (shape[2], shape[2], 1))
+    np.stack([sample.audio for sample in samples], out=audio.numpy()[:, 0])
+    return audio
 
 
 class TrainingBatches(IterableDataset[Batch]):
@@ -81,6 +100,12 @@ class ScoredSet:
     split: str
     eval_vocab: str | None
     """Classes scored one by one; None takes the task's."""
+    eval_drum_vocab: str | None = None
+    """Classes of drum hits; None takes those of the task's drum tokens."""
+    octave_free: tuple[str, ...] = ()
+    """Classes that are also scored by pitch class."""
+    max_songs: int = 0
+    """Only the first N songs; 0 takes all."""
 
 
 class EvaluationSongs(Dataset[ValidationItem]):
@@ -100,10 +125,12 @@ class EvaluationSongs(Dataset[ValidationItem]):
         self._sets = list(sets)
         self._tokenizer = tokenizer
         self._audio = audio
+        self._view = TaskView(tokenizer.task)
         places = []
         for number, item in enumerate(sets):
             songs = len(item.store.index(item.split))
-            songs = min(songs, limit) if limit else songs
+            most = limit or item.max_songs
+            songs = min(songs, most) if most else songs
             places += [(number, song) for song in range(songs)]
         empty = -len(places) % world_size
         places += [(0, -1)] * empty
@@ -124,15 +151,22 @@ class EvaluationSongs(Dataset[ValidationItem]):
                 song_id="",
                 audio=torch.zeros(0, 1, size),
                 labels=torch.zeros(
-                    0, self._tokenizer.num_channels, self._tokenizer.max_length, dtype=torch.int64
+                    0, self._tokenizer.num_channels, self._tokenizer.sequence_length, dtype=torch.int64
                 ),
                 notes=np.zeros(0, dtype=NOTE_DTYPE),
             )
         item = self._sets[set_index]
         song = item.store.song(item.split, number)
         windows = cut_windows(song.mix(), size)
-        notes = self._tokenizer.target_notes(song.notes)
-        labels = self._tokenizer.encode(notes, num_windows=len(windows))
+        annotated_programs = frozenset(program for stem in song.stem_programs for program in stem)
+        known = self._view.known_programs(song.unannotated, annotated_programs)
+        names, _ = self._view.usable_subtasks(known, annotated_programs)
+        subtask = names[0] if names else None
+        notes = self._tokenizer.target_notes(song.notes, subtask)
+        labels = self._tokenizer.encode(notes, num_windows=len(windows), subtask=subtask)
+        annotated, complete = self._view.annotated(known, subtask)
+        if not known.all():
+            notes = notes[known[np.where(notes["is_drum"], DRUM_PROGRAM, notes["program"])]]
         return ValidationItem(
             valid=True,
             set_index=set_index,
@@ -140,4 +174,8 @@ class EvaluationSongs(Dataset[ValidationItem]):
             audio=torch.from_numpy(windows[:, None]),
             labels=torch.from_numpy(np.ascontiguousarray(trim_to_bucket(labels, self._tokenizer.pad_id))),
             notes=notes,
+            subtask=subtask,
+            known_programs=None if known.all() else known,
+            channel_annotated=annotated,
+            channel_complete=complete,
         )

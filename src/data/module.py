@@ -15,9 +15,11 @@ from torch.utils.data import DataLoader
 from ..config.experiment import Experiment
 from ..tokenizer import NoteTokenizer
 from .batch import Batch, ValidationItem
+from .classes import unclassed_remarks
 from .dataset import EvaluationSongs, ScoredSet, TrainingBatches
 from .segments import SegmentMaker
 from .sources import open_presets
+from .weights import WeightTable
 from .workers import leave_signals_to_the_run, raise_file_limit, shared_memory_problem, worker_context
 
 MAX_EVALUATION_WORKERS = 2
@@ -71,8 +73,12 @@ class TranscriptionData(pl.LightningDataModule):
             excluded=excluded,
         )
         self.training_sets = data.training
+        self.weights = WeightTable(len(data.training))
+        """Shares of the data sets from a sample on; see :meth:`first_open_sample`."""
         self.validation_sets = data.validation
         self.test_sets = data.test
+        self.remarks = unclassed_remarks(data.training, tokenizer) if rank == 0 else []
+        """What the user should know of the data, in words; said by rank 0."""
 
     @property
     def dataset_names(self) -> list[str]:
@@ -97,6 +103,17 @@ class TranscriptionData(pl.LightningDataModule):
                 "songs is prepared again with another --seed or smaller shares for validation and test"
             )
 
+    def first_open_sample(self, consumed: int) -> int:
+        """First sample that no loader process can have made when ``consumed`` samples have been trained on.
+
+        From here on new weights may hold. It is the start of a batch of all ranks.
+        """
+        dataio = self.experiment.dataio
+        ahead = dataio.num_workers * dataio.prefetch_factor + 1 if dataio.num_workers else 1
+        step = self.world_size * self.experiment.bsz.local
+        done = -(-(consumed - self.first_sample) // step)
+        return self.first_sample + (done + ahead) * step
+
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of this rank without end, from ``first_sample`` on."""
         experiment = self.experiment
@@ -108,6 +125,7 @@ class TranscriptionData(pl.LightningDataModule):
             experiment.augmentation,
             seed=experiment.seed,
             sub_batch=experiment.bsz.sub,
+            weights=self.weights,
         )
         dataset = TrainingBatches(
             maker,

@@ -13,21 +13,19 @@ from ..config.data import Augmentation
 from ..notes.note import NoteArray
 from ..tokenizer import NoteTokenizer
 from .augment.cross import allowed_groups, draw_foreign_count, foreign_count_probabilities
-from .augment.eq import equalise
-from .augment.gain import draw_gains, guard_clipping
-from .augment.noise import add_noise
-from .augment.pitch import MARGIN, PitchShift, draw_pitch_shift, semitone_choices, shift_audio, shift_notes
-from .augment.room import add_room
+from .augment.pitch import PitchShift, draw_pitch_shift, semitone_choices, shift_notes
 from .augment.stems import choose_stems
 from .collate import join_notes
-from .sampling import Position, SongDraw, keyed_rng, start_of
+from .render import Audio, Renderer, Source
+from .sampling import KeyedGenerators, Position, SongDraw, start_of
 from .songs import SongCache, SongEntry, TaskView
-from .store import SongStore, mix_stems
+from .store import SongStore
+from .weights import WeightTable
 
 TOKENS_PER_NOTE = 6
 """Guess used to keep foreign sources from making a label too long."""
-
-Audio = npt.NDArray[np.float32]
+TRIES = 20
+"""Places looked at for a segment with, or without, notes (``negative_share``)."""
 
 
 @dataclass(frozen=True)
@@ -55,29 +53,15 @@ class Sample:
     dataset: int
     octave_unknown: bool
     channel_annotated: npt.NDArray[np.bool_]
-    """(C,)"""
-
-
-@dataclass(frozen=True)
-class _Source:
-    """What is heard of one song."""
-
-    entry: SongEntry
-    start: int
-    keep: npt.NDArray[np.bool_]
-    """(G,) groups that are heard."""
-    shift: PitchShift
-    notes: NoteArray
-    """Of the kept groups; seconds from the start of the window, shifted."""
-
-    @property
-    def stems(self) -> list[int]:
-        return sorted(
-            stem
-            for group, kept in zip(self.entry.stem_groups, self.keep, strict=True)
-            if kept
-            for stem in group
-        )
+    """(C,) False where nothing of a channel is annotated."""
+    channel_complete: npt.NDArray[np.bool_]
+    """(C,) False where some instrument of a channel sounds without notes."""
+    fully_annotated: bool
+    """Whether all target instruments of the task that sound have notes."""
+    subtask: str | None = None
+    """The sub-task its labels begin with."""
+    num_truncated: int = 0
+    """Channels whose label was too long and is cut."""
 
 
 class SegmentMaker:
@@ -92,11 +76,12 @@ class SegmentMaker:
         *,
         seed: int,
         sub_batch: int,
+        weights: WeightTable | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._view = TaskView(tokenizer.task)
         self._augmentation = augmentation
-        self._seed = seed
+        self._generators = KeyedGenerators(seed)
         self._sub_batch = sub_batch
         self._num_samples = audio.segment_samples
         self._sample_rate = audio.sample_rate
@@ -117,6 +102,8 @@ class SegmentMaker:
         self._foreign_counts = foreign_count_probabilities(
             augmentation.xaug_max_k, augmentation.xaug_tau, augmentation.xaug_alpha
         )
+        self._weights = weights
+        self._renderer = Renderer(augmentation, self._num_samples, self._sample_rate, self._rng)
         self._pool_size = max(sub_batch, 4 * augmentation.xaug_max_k)
         low, high = semitone_choices(augmentation.pitch_shift_range)
         self._shifts = low != 0 or high != 0 or augmentation.pitch_shift_detune > 0
@@ -129,24 +116,61 @@ class SegmentMaker:
                 self._rng("pitch", number),
                 self._augmentation.pitch_shift_range,
                 self._augmentation.pitch_shift_detune,
+                keeps_time=self._augmentation.pitch_shift_method == "stretch",
             )
-        position = self._draw.draw(self._rng("source", number))
-        own = self._own_source(position, shift, number)
+        position = self._position(number)
+        subtask = self._subtask(self._entry(position), number)
+        own = self._own_source(position, shift, number, subtask)
         sources = [own, *self._foreign_sources(own, shift, number)]
         notes = join_notes([source.notes for source in sources])
-        labels = self._tokenizer.encode_window(notes)
+        before = self._tokenizer.truncated
+        labels = self._tokenizer.encode_window(self._tokenizer.subtask_notes(notes, subtask), subtask=subtask)
+        known = self._known_programs(own)
+        annotated, complete = self._view.annotated(known, subtask)
         return Sample(
             number=number,
-            audio=self._sound(sources, number),
+            audio=self._renderer.render(sources, number),
             notes=notes,
             labels=labels,
             dataset=position.dataset,
             octave_unknown=any(source.entry.song.octave_unknown for source in sources),
-            channel_annotated=self._annotated(own),
+            channel_annotated=annotated,
+            channel_complete=complete,
+            fully_annotated=bool(known[self._view.target_list].all()),
+            subtask=subtask,
+            num_truncated=self._tokenizer.truncated - before,
         )
 
+    def _position(self, number: int) -> Position:
+        """Where sample ``number`` comes from."""
+        shares = self._weights.at(number) if self._weights is not None else None
+        position = self._draw.draw(self._rng("source", number), shares)
+        share = self._augmentation.negative_share
+        if share < 0:
+            return position
+        rng = self._rng("negative", number)
+        with_notes = rng.random() >= share
+        for _ in range(TRIES):
+            entry = self._entry(position)
+            begin = start_of(position.place, entry.song.num_samples, self._num_samples) / self._sample_rate
+            if bool(len(entry.notes_near(begin, begin + self._seconds))) == with_notes:
+                break
+            # The data set stays: what it lacks must not change its share.
+            other = self._draw.draw(rng, shares)
+            while other.dataset != position.dataset:
+                other = self._draw.draw(rng, shares)
+            position = other
+        return position
+
+    def _subtask(self, entry: SongEntry, number: int) -> str | None:
+        """The sub-task that a sample of the song asks for."""
+        if not entry.subtasks:
+            return None
+        choice = self._rng("subtask", number).choice(len(entry.subtasks), p=entry.subtask_shares)
+        return entry.subtasks[int(choice)]
+
     def _rng(self, stream: str, number: int) -> np.random.Generator:
-        return keyed_rng(self._seed, stream, number)
+        return self._generators.get(stream, number)
 
     def _entry(self, position: Position) -> SongEntry:
         ends = self._part_ends[position.dataset]
@@ -168,12 +192,12 @@ class SegmentMaker:
 
     def _source(
         self, entry: SongEntry, start: int, shift: PitchShift, notes: NoteArray, keep: npt.NDArray[np.bool_]
-    ) -> _Source:
+    ) -> Source:
         if len(notes) and not keep.all():
             notes = notes[keep[entry.groups_of(notes)]]
-        return _Source(entry, start, keep, shift, shift_notes(notes, shift))
+        return Source(entry, start, keep, shift, shift_notes(notes, shift))
 
-    def _own_source(self, position: Position, shift: PitchShift, number: int) -> _Source:
+    def _own_source(self, position: Position, shift: PitchShift, number: int, subtask: str | None) -> Source:
         entry = self._entry(position)
         start, shift, notes = self._cut(entry, position.place, shift)
         keep_prob = self._augmentation.stem_keep_prob
@@ -182,22 +206,26 @@ class SegmentMaker:
         else:
             with_notes = np.zeros(entry.num_groups, dtype=bool)
             with_notes[entry.groups_of(notes)] = True
-            keep = choose_stems(self._rng("stems", number), keep_prob, entry.group_is_target, with_notes)
+            always = entry.group_is_target
+            if subtask is not None and self._view.subtasks[subtask].is_part:
+                targets = self._view.subtask_targets(subtask)
+                always = np.array([bool(group & targets) for group in entry.group_programs], dtype=bool)
+            keep = choose_stems(self._rng("stems", number), keep_prob, always, with_notes)
         return self._source(entry, start, shift, notes, keep)
 
-    def _foreign_sources(self, own: _Source, shift: PitchShift, number: int) -> list[_Source]:
+    def _foreign_sources(self, own: Source, shift: PitchShift, number: int) -> list[Source]:
         augmentation = self._augmentation
         if augmentation.xaug_max_k == 0 or own.entry.unannotated:
             return []
         rng = self._rng("cross", number)
-        sources: list[_Source] = []
         count = draw_foreign_count(rng, self._foreign_counts)
-        present = _classes(own)
+        sources: list[Source] = []
+        present = own.classes
         num_notes = len(own.notes)
-        first = number // self._sub_batch * self._pool_size
-        for place in rng.choice(self._pool_size, count, replace=False).tolist() if count else ():
-            position = self._draw.draw(self._rng("pool", first + place))
-            entry = self._entry(position)
+        places = rng.choice(self._pool_size, count, replace=False).tolist() if count else []
+        singer = self._singer(own, number)
+        for place in places if singer is None else [singer, *places[: max(count - 1, 0)]]:
+            entry, position = self._pool_entry(number, place)
             if entry.unannotated or entry.song.folder == own.entry.song.folder:
                 continue
             allowed = allowed_groups(
@@ -213,70 +241,46 @@ class SegmentMaker:
             if augmentation.xaug_intra_stem:
                 with_notes = np.zeros(entry.num_groups, dtype=bool)
                 with_notes[entry.groups_of(notes)] = True
-                never = np.zeros(len(keep), dtype=bool)
-                keep = keep[choose_stems(rng, augmentation.stem_keep_prob, never, with_notes[keep])]
+                always = entry.group_sings[keep] & (place == singer)
+                keep = keep[choose_stems(rng, augmentation.stem_keep_prob, always, with_notes[keep])]
             mask = np.zeros(entry.num_groups, dtype=bool)
             mask[keep] = True
             source = self._source(entry, start, own_shift, notes, mask)
-            if (
-                num_notes + len(source.notes)
-            ) * TOKENS_PER_NOTE > self._tokenizer.max_length * self._view.num_channels:
+            room = self._tokenizer.max_length * self._view.num_channels
+            if (num_notes + len(source.notes)) * TOKENS_PER_NOTE > room:
                 continue
             num_notes += len(source.notes)
-            present |= _classes(source)
+            present |= source.classes
             sources.append(source)
         return sources
 
-    def _sound(self, sources: Sequence[_Source], number: int) -> Audio:
-        """(S,) the sum of what is heard, then room, noise and the guard against clipping."""
-        augmentation = self._augmentation
-        size = self._num_samples
-        low, high = augmentation.amp_range
-        rng = self._rng("gain", number)
-        filters = self._rng("eq", number) if augmentation.eq_prob > 0 else None
-        if low == high == 1.0 and filters is None and not any(source.shift.active for source in sources):
-            audio = np.zeros(size, dtype=np.float32)
-            for source in sources:
-                audio += mix_stems(
-                    source.entry.song.read_stems(source.start, source.start + size, source.stems)
-                )
-        else:
-            audio = np.zeros(size, dtype=np.float32)
-            moved: Audio | None = None
-            shift = PitchShift()
-            for source in sources:
-                span = source.shift.span(size) + (MARGIN if source.shift.active else 0)
-                stems = source.stems
-                samples = source.entry.song.read_stems(source.start, source.start + span, stems)
-                gains = draw_gains(rng, len(stems), augmentation.amp_range) * np.float32(1 / 32768)
-                for stem, gain, row in zip(stems, gains, samples, strict=True):
-                    shifted = source.shift.active and not source.entry.stem_is_drum[stem]
-                    sound = row.astype(np.float32) if shifted else row[:size].astype(np.float32)
-                    sound *= gain
-                    target = source.entry.stem_is_target[stem]
-                    if filters is not None and target and filters.random() < augmentation.eq_prob:
-                        sound = equalise(sound, filters, self._sample_rate)
-                    if not shifted:
-                        audio += sound
-                    elif moved is None:
-                        moved, shift = sound, source.shift
-                    else:
-                        moved += sound
-            if moved is not None:
-                audio += shift_audio(moved, shift, size)
-            audio *= draw_gains(rng, 1, augmentation.amp_range)
-        if augmentation.reverb_prob > 0:
-            rng = self._rng("room", number)
-            if rng.random() < augmentation.reverb_prob:
-                audio = add_room(audio, rng, self._sample_rate)
-        if augmentation.noise_prob > 0:
-            rng = self._rng("noise", number)
-            if rng.random() < augmentation.noise_prob:
-                audio = add_noise(audio, rng, augmentation.noise_snr_range)
-        return guard_clipping(audio)
+    def _pool_entry(self, number: int, place: int) -> tuple[SongEntry, Position]:
+        """Source number ``place`` of the pool that the samples of a sub-batch share."""
+        batch = number // self._sub_batch
+        shares = self._weights.at(batch * self._sub_batch) if self._weights is not None else None
+        position = self._draw.draw(self._rng("pool", batch * self._pool_size + place), shares)
+        return self._entry(position), position
 
-    def _annotated(self, own: _Source) -> npt.NDArray[np.bool_]:
-        """(C,) whether the channels' instruments are annotated in what is heard of the segment's own song.
+    def _singer(self, own: Source, number: int) -> int | None:
+        """Place in the pool of a source with singing, where the segment has none and is to get one."""
+        wanted = self._augmentation.xaug_include_singing
+        if wanted <= 0 or own.entry.group_sings[own.keep].any():
+            return None
+        rng = self._rng("singing", number)
+        if rng.random() >= wanted:
+            return None
+        for place in rng.permutation(self._pool_size).tolist():
+            entry, _ = self._pool_entry(number, place)
+            if (
+                entry.group_sings.any()
+                and entry.song.folder != own.entry.song.folder
+                and not entry.unannotated
+            ):
+                return int(place)
+        return None
+
+    def _known_programs(self, own: Source) -> npt.NDArray[np.bool_]:
+        """(129,) whether each program's notes are known in what is heard of the segment's own song.
 
         Instruments without notes sound in the stems without programs; where those are dropped, all is known.
         """
@@ -285,13 +289,4 @@ class SegmentMaker:
         silent = [not programs for programs in entry.group_programs]
         if unannotated and any(silent) and not any(np.logical_and(silent, own.keep)):
             unannotated = []
-        return self._view.annotated(unannotated, entry.annotated_programs)
-
-
-def _classes(source: _Source) -> set[int]:
-    return {
-        item
-        for group, kept in zip(source.entry.group_classes, source.keep, strict=True)
-        if kept
-        for item in group
-    }
+        return self._view.known_programs(unannotated, entry.annotated_programs)

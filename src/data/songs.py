@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..config.tasks import Task
 from ..config.vocabularies import get_program_vocab
-from ..notes.note import DRUM_PROGRAM, NoteArray
+from ..notes.note import CHORUS_PROGRAM, DRUM_PROGRAM, SINGING_PROGRAM, NoteArray
 from ..tokenizer import NoteTokenizer
 from .augment.cross import DRUM_CLASS
 from .store import Song, SongStore
@@ -19,6 +19,8 @@ NUM_PROGRAMS = 129
 """MIDI programs and, last, drums."""
 UNKNOWN_INSTRUMENTS = 129
 """Entry of a song's ``unannotated`` list: instruments that are heard but not known."""
+
+_VOICES = frozenset({SINGING_PROGRAM, CHORUS_PROGRAM})
 
 
 class TaskView:
@@ -35,42 +37,94 @@ class TaskView:
         self.targets = frozenset(wanted) | drums
         self.some_targets = task.target_programs is not None
         """Whether the task transcribes only some programs."""
-        channels = task.program_channels()
-        self.channel_programs = [
-            frozenset(p for p in self.targets if not channels or channels.get(p) == channel)
-            for channel in range(task.num_channels)
-        ]
-        """Target programs of each channel."""
+        self._channels = task.program_channels()
+        self.subtasks = dict(task.subtasks)
+        self.target_list = np.array(sorted(self.targets))
+        """The targets as an index array."""
+        self._members: dict[str | None, npt.NDArray[np.bool_]] = {}
 
     def class_of(self, program: int) -> int:
         """Instrument class of a program; programs outside every class are classes of their own."""
         return int(self.classes[program])
 
-    def annotated(
+    def known_programs(
         self, unannotated: Sequence[int], annotated_programs: frozenset[int]
     ) -> npt.NDArray[np.bool_]:
-        """(C,) False where a channel's instruments sound without notes in the song.
+        """(129,) False for programs of a class that sounds, at least in part, without notes in the song.
 
         Args:
             unannotated: programs heard without notes; ``UNKNOWN_INSTRUMENTS`` stands for all the song does
                 not annotate.
             annotated_programs: programs the song has notes of.
-
-        In a task of one stream the stream counts as annotated as soon as one of its targets is, because it
-        cannot be masked in part.
         """
-        known = np.ones(self.num_channels, dtype=bool)
+        known = np.ones(NUM_PROGRAMS, dtype=bool)
         if not unannotated:
             return known
-        missing = frozenset(unannotated)
-        for channel, programs in enumerate(self.channel_programs):
-            if self.num_channels == 1:
-                known[channel] = bool((programs & annotated_programs) - missing)
-            elif UNKNOWN_INSTRUMENTS in missing:
-                known[channel] = bool(programs & annotated_programs) and not programs & missing
-            else:
-                known[channel] = not programs & missing
+        missing = [program for program in unannotated if program < NUM_PROGRAMS]
+        if UNKNOWN_INSTRUMENTS in unannotated:
+            known[:] = np.isin(self.classes, self.classes[list(annotated_programs)])
+            for name, part in self.subtasks.items():  # who wrote down one voice wrote down the voices
+                if part.is_part and self.subtask_targets(name) & annotated_programs:
+                    known[list(self.subtask_targets(name))] = True
+        known[np.isin(self.classes, self.classes[missing])] = False
         return known
+
+    def annotated(
+        self, known: npt.NDArray[np.bool_], subtask: str | None = None
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """What the labels of each channel say: two (C,) masks.
+
+        Args:
+            known: of :meth:`known_programs`.
+            subtask: the sub-task that is asked for.
+
+        Returns:
+            False in the first where nothing of a channel is annotated: its label is a guess and teaches
+            nothing. False in the second where some of it is not: the label's notes are true, but not its
+            silence.
+        """
+        members = self._members.get(subtask)
+        if members is None:
+            members = self._members[subtask] = self._channel_members(subtask)
+        some: npt.NDArray[np.bool_] = np.asarray((members & known).any(axis=1))
+        every: npt.NDArray[np.bool_] = np.asarray((known | ~members).all(axis=1))
+        return some, every
+
+    def _channel_members(self, subtask: str | None) -> npt.NDArray[np.bool_]:
+        """(C, 129) whether a program is a target of a channel."""
+        members = np.zeros((self.num_channels, NUM_PROGRAMS), dtype=bool)
+        for program in self.subtask_targets(subtask):
+            channel = self._channels.get(program) if self._channels else 0
+            if channel is not None:
+                members[channel, program] = True
+        return members
+
+    def subtask_targets(self, subtask: str | None) -> frozenset[int]:
+        """Programs that a sub-task transcribes (128: drums); all of the task's for None."""
+        if subtask is None:
+            return self.targets
+        part = self.subtasks[subtask]
+        wanted = self.targets if part.target_programs is None else frozenset(part.target_programs)
+        drums = frozenset({DRUM_PROGRAM}) if part.transcribes_drums else frozenset()
+        return self.targets & (wanted - {DRUM_PROGRAM} | drums)
+
+    def usable_subtasks(
+        self, known: npt.NDArray[np.bool_], annotated_programs: frozenset[int]
+    ) -> tuple[list[str], list[float]]:
+        """Sub-tasks whose labels a song can give, and the share of each; none in a task without sub-tasks.
+
+        A sub-task that is a part of the task needs notes in the song, and all it asks for must be annotated.
+        Where no sub-task is, the first one is left, whose labels are then true in part.
+        """
+        names = [
+            name
+            for name, part in self.subtasks.items()
+            if all(known[program] for program in self.subtask_targets(name))
+            and not (part.is_part and not self.subtask_targets(name) & annotated_programs)
+        ]
+        names = names or list(self.subtasks)[:1]
+        weights = [self.subtasks[name].weight for name in names]
+        return names, [weight / sum(weights) for weight in weights]
 
 
 class SongEntry:
@@ -99,8 +153,13 @@ class SongEntry:
         self.stem_is_drum = np.array([bool(p) and set(p) == {DRUM_PROGRAM} for p in programs], dtype=bool)
         self.can_shift = not any(DRUM_PROGRAM in p and set(p) != {DRUM_PROGRAM} for p in programs)
         """Whether every drum stands in a stem without other instruments."""
+        self.group_sings = np.array([bool(group & _VOICES) for group in self.group_programs], dtype=bool)
+        """Whether a voice is among a group's programs."""
         self.unannotated = song.unannotated
         self.annotated_programs = frozenset(p for group in self.group_programs for p in group)
+        known = view.known_programs(self.unannotated, self.annotated_programs)
+        self.subtasks, self.subtask_shares = view.usable_subtasks(known, self.annotated_programs)
+        """Sub-tasks that training may ask for, and how often."""
         self._group_of = np.zeros(NUM_PROGRAMS, dtype=np.int64)
         for number, group in enumerate(self.group_programs):
             self._group_of[list(group)] = number

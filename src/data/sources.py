@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..config.presets import (
@@ -44,7 +44,8 @@ def open_presets(
     validation: list[ScoredSet] = []
     test: list[ScoredSet] = []
     problems: list[str] = []
-    for preset, weight, vocab in zip(presets, mix.weights, mix.eval_vocab, strict=True):
+    rows = zip(mix.weights, mix.eval_vocab, mix.eval_drum_vocab, mix.validation_files, strict=True)
+    for preset, (weight, vocab, drums, files) in zip(presets, rows, strict=True):
         store = stores[preset.store]
         wanted = {*preset.train, *(item.split for item in (*preset.validation, *preset.test))}
         missing = sorted(wanted - set(store.splits))
@@ -60,9 +61,16 @@ def open_presets(
                     f"{store.path}: split {', '.join(preset.train)} (preset {preset.name}) has no songs"
                 )
             training.append(TrainingSet(preset.name, store, preset.train, weight))
-        classes = vocab or preset.eval_vocab
-        _add_sets(validation, preset.validation, store, classes)
-        _add_sets(test, preset.test, store, classes)
+        scored = ScoredSet(
+            "",
+            store,
+            "",
+            vocab or preset.eval_vocab,
+            drums or preset.eval_drum_vocab,
+            preset.octave_free,
+        )
+        _add_sets(validation, preset.validation, replace(scored, max_songs=files))
+        _add_sets(test, preset.test, scored)
     if problems:
         raise ValueError("\n".join(problems))
     return RunData(tuple(training), tuple(validation), tuple(test))
@@ -100,14 +108,12 @@ def _open_stores(presets: Sequence[SinglePreset], data_home: Path, sample_rate: 
     return stores
 
 
-def _add_sets(
-    found: list[ScoredSet], wanted: Sequence[EvaluationSet], store: SongStore, eval_vocab: str | None
-) -> None:
+def _add_sets(found: list[ScoredSet], wanted: Sequence[EvaluationSet], like: ScoredSet) -> None:
     """Add evaluation sets; one that is there already is not scored twice, names stay unique."""
     for item in wanted:
-        if any(other.store.path == store.path and other.split == item.split for other in found):
+        if any(other.store.path == like.store.path and other.split == item.split for other in found):
             continue
         name = item.name
         if any(other.name == name for other in found):
-            name = f"{store.name}_{item.split}"
-        found.append(ScoredSet(name, store, item.split, eval_vocab))
+            name = f"{like.store.name}_{item.split}"
+        found.append(replace(like, name=name, split=item.split))

@@ -4,9 +4,11 @@ A store is a folder::
 
     store.json                 format, version, name, sample rate, songs and hash of each split
     index/<split>.npy          one row of INDEX fields per song
-    songs/<song id>/stems.npy  int16 (stems, samples)
+    songs/<song id>/stems.npy  int16 (stems, samples); or stem00.flac, stem01.flac, ...
     songs/<song id>/notes.npy  NOTE_DTYPE, seconds from the start of the song
     songs/<song id>/song.json  stem names and programs, and what else is known of the song
+
+A split may be a view: made of songs of other splits.
 
 Nothing is pickled, and no file handle outlives the call that needs it.
 """
@@ -15,7 +17,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,12 +28,14 @@ import numpy.typing as npt
 
 from ..config.names import unknown_name
 from ..notes.note import NOTE_DTYPE, NoteArray
+from .store_audio import ARRAY, CODINGS, each_part, open_stems, read_part
 from .store_format import (
     FORMAT,
     INDEX_FIELDS,
     VERSION,
     StemArray,
     StoreError,
+    count_programs,
     update_digest,
 )
 from .store_writer import StoreWriter
@@ -44,8 +49,9 @@ _SONG_KEYS = ("song_id", "num_samples", "sha256", "stems")
 class Song:
     """One song of a store. Cheap to make: files are read when a field needs them."""
 
-    def __init__(self, folder: Path, row: np.void, sample_rate: int) -> None:
+    def __init__(self, folder: Path, row: np.void, sample_rate: int, coding: str = ARRAY) -> None:
         self.folder = folder
+        self._coding = coding
         self.sample_rate = sample_rate
         self.song_id = str(row["song_id"])
         self.num_samples = int(row["num_samples"])
@@ -75,22 +81,9 @@ class Song:
 
     @property
     def stems(self) -> StemArray:
-        """All stems, int16 (stems, samples), memory mapped; the file is closed with the last reference."""
-        path = self.folder / "stems.npy"
-        if self.num_samples == 0 or self.num_stems == 0:
-            return np.zeros((self.num_stems, self.num_samples), dtype=np.int16)
-        try:
-            stems: StemArray = np.load(path, mmap_mode="r", allow_pickle=False)
-        except FileNotFoundError:
-            raise StoreError(f"{path}: the file is missing; prepare the store again") from None
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{path}: cannot be read as an array ({error})") from None
-        if stems.dtype != np.int16 or stems.shape != (self.num_stems, self.num_samples):
-            raise StoreError(
-                f"{path}: holds {stems.dtype} {stems.shape}, the index says int16 "
-                f"{(self.num_stems, self.num_samples)}; prepare the store again"
-            )
-        return stems
+        """All stems, int16 (stems, samples), memory mapped where the store holds arrays; the file is closed
+        with the last reference."""
+        return open_stems(self.folder, self._coding, self.num_stems, self.num_samples)
 
     def read_stems(
         self, start: int = 0, stop: int | None = None, stems: Sequence[int] | None = None
@@ -99,36 +92,18 @@ class Song:
 
         Samples outside the song are zeros. Reads just those bytes and keeps no handle.
         """
-        stop = self.num_samples if stop is None else stop
-        chosen = range(self.num_stems) if stems is None else stems
-        out = np.zeros((len(chosen), max(stop - start, 0)), dtype=np.int16)
-        low, high = max(start, 0), min(stop, self.num_samples)
-        if high <= low or not chosen:
-            return out
-        path = self.folder / "stems.npy"
-        try:
-            handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        except FileNotFoundError:
-            raise StoreError(f"{path}: the file is missing; prepare the store again") from None
-        try:
-            offset = _data_offset(handle)
-            if os.fstat(handle).st_size != offset + 2 * self.num_stems * self.num_samples:
-                raise StoreError(
-                    f"{path}: its size does not fit {self.num_stems} stems of {self.num_samples} samples, "
-                    "as the index says; prepare the store again"
-                )
-            for row, stem in zip(out, chosen, strict=True):
-                target = row[low - start : high - start].view(np.uint8).data
-                position = offset + 2 * (stem * self.num_samples + low)
-                done = os.preadv(handle, [target], position)
-                while done < len(target):
-                    more = os.preadv(handle, [target[done:]], position + done)
-                    if more == 0:
-                        raise StoreError(f"{path}: the file ends early; prepare the store again")
-                    done += more
-        finally:
-            os.close(handle)
-        return out
+        return read_part(
+            self.folder,
+            self._coding,
+            (self.num_stems, self.num_samples),
+            start,
+            self.num_samples if stop is None else stop,
+            range(self.num_stems) if stems is None else stems,
+        )
+
+    def each_stem(self, start: int, stop: int, stems: Sequence[int]) -> Iterator[npt.NDArray[np.int16]]:
+        """As :meth:`read_stems`, one stem after another in the same buffer: use each before the next."""
+        return each_part(self.folder, self._coding, (self.num_stems, self.num_samples), start, stop, stems)
 
     @property
     def notes(self) -> NoteArray:
@@ -153,8 +128,8 @@ class Song:
 
 def mix_stems(stems: StemArray) -> npt.NDArray[np.float32]:
     """Sum of int16 stems (stems, samples) as float32 (samples,), clipped to [-1, 1]."""
-    mixed: npt.NDArray[np.float32] = stems.sum(axis=0, dtype=np.int32).astype(np.float32)
-    mixed *= np.float32(1 / 32768)
+    scale = np.full(len(stems), 1 / 32768, dtype=np.float32)
+    mixed: npt.NDArray[np.float32] = scale @ stems.astype(np.float32)  # exact up to 256 stems
     np.clip(mixed, -1.0, 1.0, out=mixed)
     return mixed
 
@@ -167,6 +142,8 @@ class SongStore:
         self.header = header
         self.name = str(header["name"])
         self.sample_rate = int(header["sample_rate"])
+        self.coding = str(header.get("audio", ARRAY))
+        """How the stems are stored: ``npy`` or ``flac``."""
         self._index = index
 
     @classmethod
@@ -188,12 +165,14 @@ class SongStore:
         if header.get("format") != FORMAT:
             raise StoreError(f"{path / 'store.json'}: the format is {header.get('format')!r}, not {FORMAT!r}")
         version = header.get("version")
-        if version != VERSION:
+        if version not in range(1, VERSION + 1):
             raise StoreError(
-                f"{path / 'store.json'}: store version {version}, this version of amt reads {VERSION}; "
+                f"{path / 'store.json'}: store version {version}, this version of amt reads up to {VERSION}; "
                 "update amt or prepare the store again"
             )
         problems: list[str] = []
+        if header.get("audio", ARRAY) not in CODINGS:
+            problems.append(f"store.json: 'audio' is {header['audio']!r}, not one of {', '.join(CODINGS)}")
         if not isinstance(header.get("name"), str):
             problems.append("store.json: 'name' is missing or no text")
         rate = header.get("sample_rate")
@@ -215,12 +194,15 @@ class SongStore:
             if rows is None:
                 continue
             index[split] = rows
-            for song_id in rows["song_id"].tolist():
-                if song_id in owner:
+            ids = rows["song_id"].tolist()
+            problems += [
+                f"the folder songs/{song_id} is missing" for song_id in ids if song_id not in present
+            ]
+            if _is_view(facts):
+                continue
+            for song_id in ids:
+                if owner.setdefault(song_id, split) != split:
                     problems.append(f"song {song_id!r} stands in {owner[song_id]!r} and in {split!r}")
-                owner[song_id] = split
-                if song_id not in present:
-                    problems.append(f"the folder songs/{song_id} is missing")
         _raise_problems(path, problems)
         return cls(path, header, index)
 
@@ -238,20 +220,44 @@ class SongStore:
     def song(self, split: str, i: int) -> Song:
         """Song number ``i`` of a split."""
         row = self.index(split)[i]
-        return Song(self.path / "songs" / str(row["song_id"]), row, self.sample_rate)
+        return Song(self.path / "songs" / str(row["song_id"]), row, self.sample_rate, self.coding)
 
     def content_hash(self, split: str) -> str:
-        """sha256 (hex) over the samples and notes of the songs of a split, in order, as they are on disk."""
+        """sha256 (hex) over the samples and notes of the songs of a split, in order, as they are on disk.
+
+        For a split made of songs of others: over the hashes of its songs.
+        """
         digest = hashlib.sha256()
+        view = self.is_view(split)
         for i in range(len(self.index(split))):
             song = self.song(split, i)
-            update_digest(digest, song.stems, song.notes)
+            own = hashlib.sha256() if view else digest
+            update_digest(own, song.stems, song.notes)
+            if view:
+                digest.update(own.hexdigest().encode())
         return digest.hexdigest()
+
+    def is_view(self, split: str) -> bool:
+        """Whether a split is made of songs of other splits."""
+        self.index(split)
+        return _is_view(self.header["splits"][split])
 
     def recorded_hash(self, split: str) -> str:
         """The hash of a split that its writer noted in ``store.json``."""
         self.index(split)
         return str(self.header["splits"][split]["sha256"])
+
+    def notes_by_program(self, split: str) -> Counter[int]:
+        """How many notes a split has of each program (128: drums). Reads all notes where ``store.json``, of a
+        store of an earlier version, does not say."""
+        index = self.index(split)
+        noted = self.header["splits"][split].get("notes_by_program")
+        if isinstance(noted, dict):
+            return Counter({int(program): int(count) for program, count in noted.items()})
+        counts: Counter[int] = Counter()
+        for i in range(len(index)):
+            counts.update(count_programs(self.song(split, i).notes))
+        return counts
 
     def check(self) -> None:
         """Read every song and compare with index and hashes.
@@ -261,6 +267,8 @@ class SongStore:
         """
         problems: list[str] = []
         for split, rows in self._index.items():
+            if self.is_view(split):
+                continue
             for i in range(len(rows)):
                 song = self.song(split, i)
                 try:
@@ -278,6 +286,10 @@ class SongStore:
                 except ValueError as error:
                     problems.append(str(error))
         _raise_problems(self.path, problems)
+
+
+def _is_view(facts: Any) -> bool:
+    return isinstance(facts, dict) and facts.get("view") is True
 
 
 def _read_index(path: Path, split: str, facts: Any, problems: list[str]) -> npt.NDArray[np.void] | None:
@@ -311,15 +323,3 @@ def _raise_problems(path: Path, problems: list[str]) -> None:
         raise StoreError(
             f"{path}: the store has {len(problems)} problem(s); prepare it again:\n  " + "\n  ".join(shown)
         )
-
-
-def _data_offset(handle: int) -> int:
-    """Where the samples begin in an ``.npy`` file."""
-    head = os.pread(handle, 12, 0)
-    if len(head) < 12 or head[:6] != b"\x93NUMPY":
-        return -1
-    return (
-        10 + int.from_bytes(head[8:10], "little")
-        if head[6] == 1
-        else 12 + int.from_bytes(head[8:12], "little")
-    )

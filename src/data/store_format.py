@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..notes.note import NoteArray
+from ..notes.note import DRUM_PROGRAM, NoteArray
 
 FORMAT = "amt-store"
-VERSION = 1
-"""Version of the folder's layout."""
+VERSION = 2
+"""Latest version of the folder's layout. 2 adds FLAC stems and splits that share songs; a store that has
+neither is written as 1."""
 
 StemArray = npt.NDArray[np.int16]
 """(stems, samples) int16."""
@@ -27,6 +29,11 @@ INDEX_FIELDS = (
 
 class StoreError(ValueError):
     """A store that is missing, broken or of another version."""
+
+
+def count_programs(notes: NoteArray) -> Counter[int]:
+    """How many notes there are of each program (128: drums)."""
+    return Counter(np.where(notes["is_drum"], DRUM_PROGRAM, notes["program"]).tolist())
 
 
 def update_digest(digest: Any, stems: StemArray, notes: NoteArray) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from .counts import Ratio
+from .matching import FloatArray
+
 _UNIT = 2.0**-32
 # Scores are rounded to this multiple, so that float64 sums of fewer than 2**21 of them are exact and do
 # not depend on the order, hence not on the number of ranks. The rounding is 1e-10.
@@ -15,15 +18,18 @@ _UNIT = 2.0**-32
 class MetricSums:
     """Sums and counts of scores per set; NaN scores are not counted.
 
-    The layout (sets and their keys) is given at the start and is the same on every rank, so that
-    :meth:`to_list` of all ranks can be added as they are.
+    Means (macro) weigh files equally. Pooled scores (micro) are ratios of counts summed over files, so that
+    long files weigh more and false positives count wherever they are. The layout (sets and their keys) is
+    given at the start and is the same on every rank, so that :meth:`to_list` of all ranks can be added as
+    they are.
 
     Args:
         keys: evaluation set name to the score keys of its files, for example
             ``{"quickstart": score_keys(vocab)}``. Sets keep their order; ``update`` takes name or number.
+        pooled: keys to pool as well, in every set that has them.
     """
 
-    def __init__(self, keys: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, keys: Mapping[str, Sequence[str]], pooled: Sequence[str] = ()) -> None:
         self.set_names: list[str] = list(keys)
         self.keys: list[tuple[str, ...]] = [tuple(dict.fromkeys(names)) for names in keys.values()]
         self._slots: list[dict[str, int]] = []
@@ -34,9 +40,23 @@ class MetricSums:
         self._sums = np.zeros(size)
         self._counts = np.zeros(size)
         self._files = np.zeros(len(self.set_names))
+        self._pooled: list[tuple[str, ...]] = [
+            tuple(key for key in dict.fromkeys(pooled) if key in names) for names in self.keys
+        ]
+        self._numerators = np.zeros(size)
+        self._denominators = np.zeros(size)
 
-    def update(self, set_name: str | int, scores: Mapping[str, float]) -> None:
-        """Add the scores of one file. A key that is not in the layout is an error; a missing one is NaN."""
+    def update(
+        self, set_name: str | int, scores: Mapping[str, float], ratios: Mapping[str, Ratio] | None = None
+    ) -> None:
+        """Add one file.
+
+        Args:
+            set_name: its evaluation set, or the number of it.
+            scores: a key that is not in the layout is an error; a missing one is NaN.
+            ratios: counts behind the pooled keys (:meth:`~.counts.FileCounts.ratios`); other keys in it are
+                ignored.
+        """
         index = self._index(set_name)
         slots = self._slots[index]
         for key, value in scores.items():
@@ -45,38 +65,42 @@ class MetricSums:
             if math.isfinite(value):
                 self._sums[slots[key]] += round(value / _UNIT) * _UNIT
                 self._counts[slots[key]] += 1
+        for key in self._pooled[index]:
+            if ratios is None or key not in ratios:
+                raise ValueError(
+                    f"score {key!r} of set {self.set_names[index]!r} is pooled and needs its ratio"
+                )
+            self._numerators[slots[key]] += ratios[key][0]
+            self._denominators[slots[key]] += ratios[key][1]
         self._files[index] += 1
 
     def merge(self, other: MetricSums) -> None:
         """Add what another accumulator of the same layout has seen."""
-        if other.set_names != self.set_names or other.keys != self.keys:
+        if (other.set_names, other.keys, other._pooled) != (self.set_names, self.keys, self._pooled):
             raise ValueError("only sums of the same sets and keys can be merged")
-        self._sums += other._sums
-        self._counts += other._counts
-        self._files += other._files
+        for mine, theirs in zip(self._state(), other._state(), strict=True):
+            mine += theirs
 
     def to_list(self) -> list[float]:
-        """All sums, then all counts, then the files per set. Lists of several ranks add up element by
-        element (in float64); a rank that saw nothing adds zeros."""
-        return [*self._sums.tolist(), *self._counts.tolist(), *self._files.tolist()]
+        """All sums, counts, numerators and denominators, then the files per set. Lists of several ranks add
+        up element by element (in float64); a rank that saw nothing adds zeros."""
+        flat: list[float] = np.concatenate(self._state()).tolist()
+        return flat
 
     def load_list(self, values: Sequence[float]) -> None:
         """Take the state from what :meth:`to_list` gave (or the element-wise sum of several)."""
-        size = len(self._sums)
-        if len(values) != 2 * size + len(self.set_names):
-            raise ValueError(f"expected {2 * size + len(self.set_names)} numbers, got {len(values)}")
+        state = self._state()
+        size = sum(len(part) for part in state)
+        if len(values) != size:
+            raise ValueError(f"expected {size} numbers, got {len(values)}")
         array = np.asarray(values, dtype=np.float64)
-        self._sums, self._counts, self._files = (
-            array[:size].copy(),
-            array[size : 2 * size].copy(),
-            array[2 * size :].copy(),
-        )
+        for part in state:
+            part[:], array = array[: len(part)], array[len(part) :]
 
     def reset(self) -> None:
         """Forget all files; the layout stays."""
-        self._sums[:] = 0.0
-        self._counts[:] = 0.0
-        self._files[:] = 0.0
+        for part in self._state():
+            part[:] = 0.0
 
     def num_files(self, set_name: str | int) -> int:
         """Files added to a set."""
@@ -85,25 +109,45 @@ class MetricSums:
     def means(self, set_name: str | int) -> dict[str, float]:
         """Mean of each key over the files of one set, in layout order; NaN where no file counted."""
         slots = self._slots[self._index(set_name)]
-        return {key: self._mean([slot]) for key, slot in slots.items()}
+        return {key: _divide(self._sums, self._counts, [slot]) for key, slot in slots.items()}
 
     def macro(self) -> dict[str, float]:
         """Mean of each key over the files of all sets pooled; NaN where no file counted."""
-        pooled: dict[str, list[int]] = {}
-        for slots in self._slots:
-            for key, slot in slots.items():
-                pooled.setdefault(key, []).append(slot)
-        return {key: self._mean(slots) for key, slots in pooled.items()}
+        every = self._slots_of(self.keys)
+        return {key: _divide(self._sums, self._counts, slots) for key, slots in every.items()}
+
+    def micro(self, set_name: str | int | None = None) -> dict[str, float]:
+        """Each pooled key from the counts of one set, or of all sets; NaN where there was nothing at all."""
+        if set_name is None:
+            every = self._slots_of(self._pooled)
+        else:
+            index = self._index(set_name)
+            every = {key: [self._slots[index][key]] for key in self._pooled[index]}
+        return {key: _divide(self._numerators, self._denominators, slots) for key, slots in every.items()}
 
     def compute(self, prefix: str = "validation/", *, skip_empty: bool = True) -> dict[str, float]:
-        """Everything under the names of the logs: ``{prefix}macro_{key}`` and ``{prefix}({set}){key}``.
+        """Everything under the names of the logs: ``{prefix}macro_{key}`` and ``{prefix}({set}){key}``, and
+        for pooled keys ``{prefix}micro_{key}`` and ``{prefix}({set})micro_{key}``.
 
         Keys that no file counted for are left out (``skip_empty``) or NaN.
         """
         values = {f"{prefix}macro_{key}": value for key, value in self.macro().items()}
+        values |= {f"{prefix}micro_{key}": value for key, value in self.micro().items()}
         for index, name in enumerate(self.set_names):
             values |= {f"{prefix}({name}){key}": value for key, value in self.means(index).items()}
+            values |= {f"{prefix}({name})micro_{key}": value for key, value in self.micro(index).items()}
         return {key: value for key, value in values.items() if not (skip_empty and math.isnan(value))}
+
+    def _state(self) -> tuple[FloatArray, ...]:
+        return self._sums, self._counts, self._numerators, self._denominators, self._files
+
+    def _slots_of(self, keys: Sequence[Sequence[str]]) -> dict[str, list[int]]:
+        """Key to its slots in all sets."""
+        every: dict[str, list[int]] = {}
+        for slots, names in zip(self._slots, keys, strict=True):
+            for key in names:
+                every.setdefault(key, []).append(slots[key])
+        return every
 
     def _index(self, set_name: str | int) -> int:
         if isinstance(set_name, int):
@@ -112,6 +156,7 @@ class MetricSums:
             raise ValueError(f"no evaluation set {set_name!r}; sets: {', '.join(self.set_names)}")
         return self.set_names.index(set_name)
 
-    def _mean(self, slots: Sequence[int]) -> float:
-        count = float(self._counts[list(slots)].sum())
-        return float(self._sums[list(slots)].sum()) / count if count else float("nan")
+
+def _divide(above: FloatArray, below: FloatArray, slots: Sequence[int]) -> float:
+    total = float(below[list(slots)].sum())
+    return float(above[list(slots)].sum()) / total if total else float("nan")

@@ -59,6 +59,10 @@ def run_predict(
     device: str = "auto",
     batch_size: int | None = None,
     overlap: float | None = None,
+    subtask: str | None = None,
+    constrain: bool = False,
+    instruments: Sequence[str] = (),
+    decode_precision: str = "auto",
     formats: Sequence[str] = ("mid", "png"),
     reference: Path | None = None,
 ) -> int:
@@ -68,7 +72,8 @@ def run_predict(
         spec: ``exp@checkpoint`` or the path of a checkpoint.
         inputs: audio files, or folders that are searched for them (by content).
         out: folder of the outputs; ``None`` writes beside each input with ``_transcribed`` in the name.
-        project, log_dir, device, batch_size, overlap: as in :func:`~.transcriber.load_transcriber`.
+        project, log_dir, device, batch_size, overlap, subtask, constrain, instruments, decode_precision: as
+            in :func:`~.transcriber.load_transcriber`.
         formats: any of ``mid``, ``png``, ``wav``, ``json``, ``csv``.
         reference: MIDI file with the true notes of the one input; ``None`` takes a MIDI file of the same
             name beside the audio when there is one.
@@ -86,20 +91,34 @@ def run_predict(
         from .transcriber import load_transcriber
 
         transcriber = load_transcriber(
-            spec, device=device, log_dir=log_dir, project=project, batch_size=batch_size, overlap=overlap
+            spec,
+            device=device,
+            log_dir=log_dir,
+            project=project,
+            batch_size=batch_size,
+            overlap=overlap,
+            subtask=subtask,
+            constrain=constrain,
+            instruments=instruments,
+            decode_precision=decode_precision,
         )
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(
         f"{transcriber.source}: {transcriber.num_weights} weights loaded, 0 missing; "
-        f"task {transcriber.experiment.task}, on {transcriber.device}"
+        f"task {_task(transcriber)}, on {transcriber.device}"
     )
     results = [predict_file(transcriber, job, formats) for job in jobs]
     failed = [result for result in results if not result.ok]
     if len(results) > 1:
         print(f"{len(results) - len(failed)} of {len(results)} files transcribed")
     return 1 if failed else 0
+
+
+def _task(transcriber: SongTranscriber) -> str:
+    part = f" ({transcriber.subtask})" if transcriber.subtask else ""
+    return f"{transcriber.experiment.task}{part}"
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -179,7 +198,7 @@ def predict_file(transcriber: SongTranscriber, job: Job, formats: Sequence[str])
 
 def _write_midi(path: Path, song: Transcription, reference: list[Note] | None, title: str) -> None:
     with atomic_path(path) as temporary:
-        write_midi(song.notes, temporary)
+        write_midi(song.notes, temporary, track_names=song.class_names)
 
 
 def _write_png(path: Path, song: Transcription, reference: list[Note] | None, title: str) -> None:
@@ -261,11 +280,13 @@ def _read_reference(path: Path | None, transcriber: SongTranscriber) -> list[Not
     except (ValueError, OSError) as error:
         warnings.warn(f"no reference: {error}", UserWarning, stacklevel=2)
         return None
-    targets = array_to_notes(transcriber.tokenizer.target_notes(notes_to_array(notes)))
+    tokenizer, subtask = transcriber.tokenizer, transcriber.subtask
+    targets = array_to_notes(tokenizer.target_notes(notes_to_array(notes), subtask))
     if notes and not targets:
-        task = transcriber.experiment.task
         warnings.warn(
-            f"{path} holds no notes of the task {task}: nothing to score", UserWarning, stacklevel=2
+            f"{path} holds no notes of the task {_task(transcriber)}: nothing to score",
+            UserWarning,
+            stacklevel=2,
         )
     return targets
 

@@ -7,22 +7,30 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ..config import Experiment
+from ..config.tasks import VOICE_PROGRAMS
+from ..config.vocabularies import class_names
 from ..model import Encoded, Transcriber, build_model
-from ..model.checkpoint_file import load_weights, model_weights, read_checkpoint
+from ..model.checkpoint_file import experiment_of, load_weights, model_weights, read_checkpoint
+from ..model.decoder import DecoderWeights, DecodingOptions, decode_stream
+from ..model.decoder.products import resolve_precision
 from ..notes.note import Note
 from ..tokenizer import NoteTokenizer
 from .find import find_checkpoint
+from .grammar import TokenGrammar, find_instruments
 from .pitch_check import PitchEvidence, voice_log_probabilities
-from .windows import decode_windows, iterate_windows, join_tokens, regroup, trim_tokens
+from .song_queue import QueuedSong, QueuedWindow, SongQueue
+from .windows import iterate_windows
 
 Progress = Callable[[int, int], None]
 """Called with the windows done and the windows in all."""
@@ -41,6 +49,8 @@ class Transcription:
     num_windows: int = 0
     elapsed: float = 0.0
     """Seconds it took."""
+    class_names: dict[int, str] = field(default_factory=dict)
+    """Name of the class of each program the task writes, for the tracks of a MIDI file."""
 
     @property
     def real_time_factor(self) -> float:
@@ -68,6 +78,10 @@ class SongTranscriber:
         device: str | torch.device = "cpu",
         batch_size: int | None = None,
         overlap: float | None = None,
+        subtask: str | None = None,
+        constrain: bool = False,
+        instruments: Sequence[str] = (),
+        decode_precision: str = "auto",
         source: Path | None = None,
         num_weights: int = 0,
     ) -> None:
@@ -81,6 +95,13 @@ class SongTranscriber:
         chosen = experiment.inference if overlap is None else replace(experiment.inference, overlap=overlap)
         self.overlap = chosen.overlap
         self.pitch_check = chosen.pitch_check
+        self.subtask = chosen_subtask(tokenizer, subtask)
+        self._programs = find_instruments(tokenizer, instruments) if instruments else None
+        self.constrain = constrain or bool(instruments)
+        self.decode_precision = resolve_precision(decode_precision, self.device)
+        names = class_names(tokenizer.task.program_vocab)
+        # Voices keep the names by which read_midi knows them.
+        self._class_names = {p: name for p, name in names.items() if p not in VOICE_PROGRAMS}
         self.source = source
         self.num_weights = num_weights
 
@@ -106,40 +127,94 @@ class SongTranscriber:
         Raises:
             ValueError: the file is missing or no audio; the message names it.
         """
-        started = time.perf_counter()
+        ((_, result),) = self.transcribe_songs([song], sample_rate, progress)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def transcribe_songs(
+        self,
+        songs: Iterable[str | Path | npt.ArrayLike],
+        sample_rate: int | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Transcription | Exception]]:
+        """Several songs as one stream of windows, so that the decoder's batch stays full to the last.
+
+        Songs are opened when their turn comes; memory does not grow with their number or length.
+
+        Args:
+            songs, sample_rate: as in :meth:`transcribe`.
+            progress: called with the windows done and those of the songs opened so far.
+
+        Yields:
+            The number of a song and its transcription, as soon as it is complete; for one that cannot be read
+            the error (``ValueError`` or ``OSError``).
+        """
+        queue = SongQueue(
+            (partial(self._open, song, sample_rate) for song in songs),
+            self.batch_size,
+            self.tokenizer.num_channels,
+        )
+        prefix = self.tokenizer.prefix_ids(self.subtask)
+        rows = decode_stream(
+            DecoderWeights(self.model.decoder, self.decode_precision),
+            (self._encode(batch) for batch in queue.batches()),
+            DecodingOptions(
+                self.tokenizer.sequence_length,
+                self.tokenizer.pad_id,
+                self.tokenizer.eos_id,
+                max_rows=self.batch_size * self.tokenizer.num_channels,
+            ),
+            constraint=self._grammar(),
+            prefix=torch.tensor([prefix], device=self.device) if prefix else None,
+        )
+        for row in rows:
+            song = queue.put(row.number, row.ids.numpy().astype(np.int32))
+            if progress is not None and row.number % self.tokenizer.num_channels == 0:
+                progress(queue.num_done, queue.num_windows)
+            yield from queue.take_failures()
+            if song is not None:
+                yield song.number, self._finish(song)
+        yield from queue.take_failures()
+
+    def _open(self, source: str | Path | npt.ArrayLike, sample_rate: int | None, number: int) -> QueuedSong:
         segment = self.experiment.audio.segment_samples
-        windows = iterate_windows(song, segment, self.sample_rate, sample_rate, self.overlap)
-        done = 0
-        parts: list[npt.NDArray[np.int32]] = []
-        evidence = self._evidence(windows.length)
-        for batch in regroup(windows.pieces, self.batch_size):
-            tokens = decode_windows(
-                self.model,
-                batch,
-                self.batch_size,
-                self.tokenizer.max_length,
-                None if evidence is None else self._listener(evidence, done * windows.hop, windows.hop),
-            )
-            parts.append(trim_tokens(tokens, self.tokenizer.pad_id))
-            done += len(batch)
-            if progress is not None:
-                progress(done, windows.num_windows)
-        overlapping = windows.hop < segment
+        windows = iterate_windows(source, segment, self.sample_rate, sample_rate, self.overlap)
+        return QueuedSong(number, windows, self._evidence(windows.length), self.tokenizer.num_channels)
+
+    def _encode(self, batch: Sequence[QueuedWindow]) -> Tensor:
+        """Memory (W·C, T, D) of a batch of windows."""
+        audio = torch.from_numpy(np.stack([window.samples for window in batch]))[:, None]
+        with torch.inference_mode():
+            encoded = self.model.encode(audio.to(self.device, torch.float32))
+            if self.pitch_check:
+                self._listen(encoded, batch)
+        return encoded.memory
+
+    def _grammar(self) -> TokenGrammar | None:
+        if not self.constrain:
+            return None
+        return TokenGrammar(self.tokenizer, self.device, self._programs, self.subtask)
+
+    def _finish(self, song: QueuedSong) -> Transcription:
+        windows = song.windows
+        segment = self.experiment.audio.segment_samples
         decoded = self.tokenizer.decode(
-            join_tokens(parts, self.tokenizer.pad_id),
+            song.tokens(self.tokenizer.pad_id),
             windows.starts(),
-            seams=windows.seams(segment) if overlapping else None,
+            seams=windows.seams(segment) if windows.hop < segment else None,
         )
         duration = windows.length / self.sample_rate
         notes = decoded.notes
-        if evidence is not None:
-            notes = evidence.correct(notes, self.pitch_check, self.sample_rate)
+        if song.evidence is not None:
+            notes = song.evidence.correct(notes, self.pitch_check, self.sample_rate)
         return Transcription(
             notes=_within(notes, duration),
             duration=duration,
             errors=Counter(decoded.errors),
-            num_windows=done,
-            elapsed=time.perf_counter() - started,
+            num_windows=windows.num_windows,
+            elapsed=time.perf_counter() - song.opened,
+            class_names=self._class_names,
         )
 
     def _evidence(self, num_samples: int) -> PitchEvidence | None:
@@ -149,18 +224,14 @@ class SongTranscriber:
         per_frame = self.experiment.model.samples_per_memory_frame(audio)
         return PitchEvidence(num_samples, audio.segment_samples, per_frame)
 
-    def _listener(self, evidence: PitchEvidence, first_sample: int, hop: int) -> Callable[[Encoded], None]:
-        """Adds the frame head's opinion on the windows of a batch to ``evidence``."""
-
-        def listen(encoded: Encoded) -> None:
-            logits = self.model.frame_logits(encoded)
-            assert logits is not None, "the configuration asks for a frame head with a voice"
-            for number, scores in enumerate(
-                voice_log_probabilities(logits, self.experiment.model.frame_groups)
-            ):
-                evidence.add(first_sample + number * hop, scores)
-
-        return listen
+    def _listen(self, encoded: Encoded, batch: Sequence[QueuedWindow]) -> None:
+        """Add the frame head's opinion on the windows of a batch to the evidence of their songs."""
+        logits = self.model.frame_logits(encoded)
+        assert logits is not None, "the configuration asks for a frame head with a voice"
+        scores = voice_log_probabilities(logits, self.experiment.model.frame_groups)
+        for window, values in zip(batch, scores, strict=True):
+            assert window.song.evidence is not None
+            window.song.evidence.add(window.number * window.song.windows.hop, values)
 
 
 def load_transcriber(
@@ -171,6 +242,10 @@ def load_transcriber(
     project: str | None = None,
     batch_size: int | None = None,
     overlap: float | None = None,
+    subtask: str | None = None,
+    constrain: bool = False,
+    instruments: Sequence[str] = (),
+    decode_precision: str = "auto",
 ) -> SongTranscriber:
     """A transcriber from a checkpoint: ``exp@last.ckpt``, ``exp``, or the path of a file.
 
@@ -181,19 +256,19 @@ def load_transcriber(
         project: project of the run; ``None`` searches all.
         batch_size: windows decoded together; ``None`` takes the checkpoint's.
         overlap: share of a window that the next one hears again; ``None`` takes the checkpoint's.
+        subtask: what to transcribe in a task that has sub-tasks, see :func:`chosen_subtask`.
+        constrain: write only sequences that the tokenizer could have written, see :mod:`.grammar`.
+        instruments: write only these, names of the task's classes, ``drums`` or program numbers; implies
+            ``constrain``. Empty: all.
+        decode_precision: of the decoder's matrices: ``32``, ``bf16``, ``int8`` (CPU only), or ``auto``: bf16
+            on a GPU and 32 on a CPU.
 
     Raises:
         ValueError: no such file, a broken file, or weights that do not fit its own configuration.
     """
     path = find_checkpoint(spec, log_dir=log_dir, project=project)
     checkpoint = read_checkpoint(path, mmap=True)
-    text = checkpoint.get("experiment")
-    if not isinstance(text, str):
-        raise ValueError(f"{path} does not hold its configuration, so no model can be built from it")
-    try:
-        experiment = Experiment.from_json(text)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    experiment = experiment_of(checkpoint, path)
     place = choose_device(device)
     model, tokenizer = _build(experiment)
     count = load_weights(model, model_weights(checkpoint, path), path)
@@ -204,6 +279,10 @@ def load_transcriber(
         device=place,
         batch_size=batch_size,
         overlap=overlap,
+        subtask=subtask,
+        constrain=constrain,
+        instruments=instruments,
+        decode_precision=decode_precision,
         source=path,
         num_weights=count,
     )
@@ -218,6 +297,26 @@ def untrained_transcriber(
         torch.manual_seed(seed)
         model, tokenizer = _build(experiment)
     return SongTranscriber(model, experiment, tokenizer, device=place, batch_size=batch_size)
+
+
+NO_SUBTASK = "none"
+"""Name that asks for sequences without task tokens, for networks that were trained without them."""
+
+
+def chosen_subtask(tokenizer: NoteTokenizer, name: str | None) -> str | None:
+    """The sub-task that is forced at the start of every sequence: ``name``, or the task's first for None.
+
+    ``none`` forces nothing: networks of other people, trained on sequences without task tokens, need that.
+    Raises ``ValueError`` for a name the task does not have.
+    """
+    if name is None:
+        return tokenizer.task.default_subtask
+    if name == NO_SUBTASK:
+        return None
+    if not tokenizer.prefixes:
+        raise ValueError(f"the task {tokenizer.task.name} has no sub-tasks; leave --subtask out")
+    tokenizer.task.subtask(name)
+    return name
 
 
 def choose_device(name: str) -> torch.device:
@@ -259,7 +358,7 @@ def _build(experiment: Experiment) -> tuple[Transcriber, NoteTokenizer]:
         tokenizer.num_channels,
         pad_id=tokenizer.pad_id,
         eos_id=tokenizer.eos_id,
-        max_length=tokenizer.max_length,
+        max_length=tokenizer.sequence_length,
     )
     return model, tokenizer
 

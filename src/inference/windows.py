@@ -133,6 +133,7 @@ def decode_windows(
     batch_size: int,
     max_length: int | None = None,
     listener: Callable[[Encoded], None] | None = None,
+    prefix: Sequence[int] = (),
 ) -> Tokens:
     """Greedy token sequences of some windows.
 
@@ -143,6 +144,7 @@ def decode_windows(
         batch_size: windows decoded together.
         max_length: longest sequence; ``None`` is the model's own.
         listener: called with the encoder's states of each batch.
+        prefix: task tokens of a sub-task, with which every sequence begins.
 
     Returns:
         ``(W, C, N)`` int64 with EOS then PAD, N the longest sequence that occurs (0 windows: N is 0).
@@ -157,12 +159,13 @@ def decode_windows(
         for start in range(0, len(windows), batch_size):
             audio = torch.as_tensor(windows[start : start + batch_size])
             audio = audio.reshape(len(audio), 1, -1).to(parameter.device, torch.float32)
+            first = torch.tensor([list(prefix)] * len(audio), device=parameter.device) if prefix else None
             if listener is None:
-                ids = model.generate(audio, max_length=max_length)
+                ids = model.generate(audio, max_length=max_length, prefix=first)
             else:
                 encoded = model.encode(audio)
                 listener(encoded)
-                ids = model.decode_greedily(encoded, max_length)
+                ids = model.decode_greedily(encoded, max_length, first)
             parts.append(ids.cpu().numpy())
     return join_tokens(parts)
 
@@ -178,26 +181,3 @@ def join_tokens(parts: Sequence[npt.NDArray[Any]], pad_id: int = 0) -> Tokens:
         joined[start : start + len(part), :, : part.shape[2]] = part
         start += len(part)
     return joined
-
-
-def trim_tokens(tokens: Tokens, pad_id: int = 0) -> npt.NDArray[np.int32]:
-    """The same sequences without the last columns, padding in all of them, as int32."""
-    used = np.flatnonzero((tokens != pad_id).any(axis=(0, 1)))
-    return tokens[:, :, : int(used[-1]) + 1 if used.size else 1].astype(np.int32)
-
-
-def regroup(arrays: Iterable[Samples], size: int) -> Iterator[Samples]:
-    """Arrays ``(w, S)`` regrouped into ``(size, S)``, the last one smaller."""
-    waiting: list[Samples] = []
-    held = 0
-    for array in arrays:
-        while len(array):
-            part = array[: size - held]
-            waiting.append(part)
-            held += len(part)
-            array = array[len(part) :]
-            if held == size:
-                yield waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
-                waiting, held = [], 0
-    if held:
-        yield np.concatenate(waiting)

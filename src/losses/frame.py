@@ -48,7 +48,11 @@ class _Cover(NamedTuple):
 
 
 def frame_loss(
-    logits: Tensor, notes: NoteColumns, groups: tuple[str, ...], seconds_per_frame: float
+    logits: Tensor,
+    notes: NoteColumns,
+    groups: tuple[str, ...],
+    seconds_per_frame: float,
+    known: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """The terms of every group of the frame head, in float32.
 
@@ -57,6 +61,8 @@ def frame_loss(
         notes: target notes of the batch.
         groups: names of the groups, in the order of the outputs.
         seconds_per_frame: time between frames; frame t stands for t times that.
+        known: (B,) bool, False for samples that are left out because something sounds in them without notes;
+            None: all count.
 
     Returns:
         Term name to scalar. ``voice``: ``frame_voice_pitch`` (cross-entropy over silence and 88 pitches,
@@ -67,14 +73,16 @@ def frame_loss(
     parts = torch.split(logits.float(), [FRAME_GROUPS[group] for group in groups], dim=-1)
     drum = notes.is_drum > 0.5
     voice = ~drum & ((notes.program == SINGING_PROGRAM) | (notes.program == CHORUS_PROGRAM))
+    if known is not None:
+        known = known.to(logits.device, torch.float32)
     terms: dict[str, Tensor] = {}
     for group, part in zip(groups, parts, strict=True):
         if group == "voice":
-            terms |= _voice_terms(part, notes, voice, seconds_per_frame)
+            terms |= _voice_terms(part, notes, voice, seconds_per_frame, known)
         elif group == "pitched":
-            terms |= _pitched_terms(part, notes, ~drum & ~voice, seconds_per_frame)
+            terms |= _pitched_terms(part, notes, ~drum & ~voice, seconds_per_frame, known)
         elif group == "drums":
-            terms |= _drum_terms(part, notes, drum, seconds_per_frame)
+            terms |= _drum_terms(part, notes, drum, seconds_per_frame, known)
         else:
             raise unknown_name("frame head group", group, FRAME_GROUPS)
     return terms
@@ -139,36 +147,52 @@ def _cover(
     return _Cover(notes.sample.long(), pitch.clamp(0, num_pitches - 1), sounding, onset)
 
 
-def _voice_terms(logits: Tensor, notes: NoteColumns, chosen: Tensor, seconds: float) -> dict[str, Tensor]:
+def _voice_terms(
+    logits: Tensor, notes: NoteColumns, chosen: Tensor, seconds: float, known: Tensor | None
+) -> dict[str, Tensor]:
     classes, onsets = voice_targets(notes, chosen, logits.shape[0], logits.shape[1], seconds)
-    pitch = F.cross_entropy(logits[..., : FRAME_NUM_PITCHES + 1].flatten(0, 1), classes.flatten())
+    pitch_logits, onset_logits = logits[..., : FRAME_NUM_PITCHES + 1], logits[..., FRAME_NUM_PITCHES + 1]
     weight = logits.new_tensor(ONSET_POS_WEIGHT)
-    onset = F.binary_cross_entropy_with_logits(logits[..., FRAME_NUM_PITCHES + 1], onsets, pos_weight=weight)
+    reduction = "mean" if known is None else "none"
+    pitch = F.cross_entropy(pitch_logits.flatten(0, 1), classes.flatten(), reduction=reduction)
+    onset = F.binary_cross_entropy_with_logits(onset_logits, onsets, pos_weight=weight, reduction=reduction)
+    if known is not None:
+        count = (known.sum() * classes.shape[1]).clamp(min=1)
+        pitch = (pitch.view_as(classes) * known.unsqueeze(-1)).sum() / count
+        onset = (onset * known.unsqueeze(-1)).sum() / count
     return {"frame_voice_pitch": pitch, "frame_voice_onset": onset}
 
 
-def _pitched_terms(logits: Tensor, notes: NoteColumns, chosen: Tensor, seconds: float) -> dict[str, Tensor]:
+def _pitched_terms(
+    logits: Tensor, notes: NoteColumns, chosen: Tensor, seconds: float, known: Tensor | None
+) -> dict[str, Tensor]:
     sounding, onsets = pitch_targets(notes, chosen, logits.shape[0], logits.shape[1], seconds)
     return {
-        "frame_pitched_pitch": _multi_hot_loss(logits[..., :FRAME_NUM_PITCHES], sounding, 1.0),
-        "frame_pitched_onset": _multi_hot_loss(logits[..., FRAME_NUM_PITCHES:], onsets, ONSET_POS_WEIGHT),
+        "frame_pitched_pitch": _multi_hot_loss(logits[..., :FRAME_NUM_PITCHES], sounding, 1.0, known),
+        "frame_pitched_onset": _multi_hot_loss(
+            logits[..., FRAME_NUM_PITCHES:], onsets, ONSET_POS_WEIGHT, known
+        ),
     }
 
 
-def _drum_terms(logits: Tensor, notes: NoteColumns, chosen: Tensor, seconds: float) -> dict[str, Tensor]:
+def _drum_terms(
+    logits: Tensor, notes: NoteColumns, chosen: Tensor, seconds: float, known: Tensor | None
+) -> dict[str, Tensor]:
     _, onsets = pitch_targets(
         notes, chosen, logits.shape[0], logits.shape[1], seconds, min_pitch=0, num_pitches=NUM_DRUM_PITCHES
     )
-    return {"frame_drums_onset": _multi_hot_loss(logits, onsets, ONSET_POS_WEIGHT)}
+    return {"frame_drums_onset": _multi_hot_loss(logits, onsets, ONSET_POS_WEIGHT, known)}
 
 
-def _multi_hot_loss(logits: Tensor, targets: Tensor, pos_weight: float) -> Tensor:
+def _multi_hot_loss(logits: Tensor, targets: Tensor, pos_weight: float, known: Tensor | None) -> Tensor:
     """Binary cross-entropy summed over everything and divided by frames + positives.
 
     A mean over pitches would drown the few that sound; a plain sum would drown the other terms.
     """
+    counted = None if known is None else known.view(-1, 1, 1)
     total = F.binary_cross_entropy_with_logits(
-        logits, targets, pos_weight=logits.new_tensor(pos_weight), reduction="sum"
+        logits, targets, counted, pos_weight=logits.new_tensor(pos_weight), reduction="sum"
     )
-    frames = logits.shape[0] * logits.shape[1]
-    return total / (frames + targets.sum())
+    if counted is None:
+        return total / (logits.shape[0] * logits.shape[1] + targets.sum())
+    return total / (counted.sum() * logits.shape[1] + (targets * counted).sum()).clamp(min=1)

@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .build import build_model
+    from .importing.convert import convert_checkpoint
+    from .importing.export import export_checkpoint
     from .transcriber import Encoded, Transcriber
 
-__all__ = ["Encoded", "Transcriber", "build_model"]
+__all__ = ["Encoded", "Transcriber", "build_model", "convert_checkpoint", "export_checkpoint"]
 
 # Loaded when first used, so that looking at a checkpoint file does not load torch.
-_HOMES = {"Encoded": "transcriber", "Transcriber": "transcriber", "build_model": "build"}
+_HOMES = {
+    "Encoded": "transcriber",
+    "Transcriber": "transcriber",
+    "build_model": "build",
+    "convert_checkpoint": "importing.convert",
+    "export_checkpoint": "importing.export",
+}
 
 
 def __getattr__(name: str) -> Any:

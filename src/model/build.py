@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ..config import AudioConfig, ModelConfig, unknown_name
+from ..config import AudioConfig, ModelConfig
+from ..config.combinations import check_network
 from .transcriber import Transcriber
-
-SINGLE_CHANNEL_DECODERS = ("t5",)
 
 
 def build_model(
@@ -24,13 +23,14 @@ def build_model(
     ``max_length`` the longest label.
 
     Raises:
-        ValueError: a name is unknown, or the parts do not fit each other or the task.
+        ValueError: the parts do not fit each other, the audio or the task.
     """
-    if model.decoder_type not in SINGLE_CHANNEL_DECODERS:
-        raise unknown_name("decoder type", model.decoder_type, SINGLE_CHANNEL_DECODERS)
-    if num_channels != 1:
+    if model.decoder_type == "t5" and num_channels != 1:
         raise ValueError(
-            f"-dec {model.decoder_type} writes one token stream but the task has {num_channels} channels; "
-            "choose a single-channel task (-tk)"
+            f"-dec t5 writes one token stream but the task has {num_channels} channels: choose -dec "
+            "multi-t5, or a single-channel task (-tk)"
         )
-    return Transcriber(model, audio, num_tokens, pad_id=pad_id, eos_id=eos_id, max_length=max_length)
+    check_network(model, audio, num_channels)
+    return Transcriber(
+        model, audio, num_tokens, num_channels, pad_id=pad_id, eos_id=eos_id, max_length=max_length
+    )

@@ -12,15 +12,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..config import Experiment
 from .checkpoint_header import diagnose_file
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-CHECKPOINT_FORMAT = 1
-"""Newest ``amt_format`` this version reads and the one it writes."""
+CHECKPOINT_FORMAT = 2
+"""Newest ``amt_format`` this version reads and the one it writes; older ones are read as well."""
 WEIGHTS_PREFIX = "model."
 """Beginning of the names of the network's weights in ``state_dict``."""
+TRAINED_WEIGHTS = "current_model_state"
+"""Key of the weights that training goes on with, where ``state_dict`` is their moving average (format 2)."""
+AVERAGED_WEIGHTS = "average_model_state"
+"""Key of the moving average while a run is resumed; stands in no file."""
 _WRAPPERS = ("module.", "_orig_mod.", "_forward_module.")
 # What DDP, torch.compile and Fabric put before or inside the names.
 
@@ -64,6 +69,21 @@ def read_checkpoint(path: str | os.PathLike[str], *, mmap: bool = False) -> dict
     return loaded
 
 
+def experiment_of(checkpoint: Mapping[str, Any], path: str | Path) -> Experiment:
+    """The configuration that a checkpoint holds.
+
+    Raises:
+        ValueError: it holds none, or one that this version cannot read.
+    """
+    text = checkpoint.get("experiment")
+    if not isinstance(text, str):
+        raise ValueError(f"{path} does not hold its configuration, so no model can be built from it")
+    try:
+        return Experiment.from_json(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def model_weights(checkpoint: Mapping[str, Any], path: str | Path) -> dict[str, Tensor]:
     """The network's weights of a checkpoint under their own names (without ``model.``).
 
@@ -77,8 +97,7 @@ def model_weights(checkpoint: Mapping[str, Any], path: str | Path) -> dict[str, 
         raise ValueError(f"{path} has no weights (no state_dict)")
     weights: dict[str, Tensor] = {}
     for name, value in state.items():
-        for wrapper in _WRAPPERS:
-            name = name.removeprefix(wrapper).replace(f".{wrapper}", ".")
+        name = unwrapped_name(name)
         if name.startswith(WEIGHTS_PREFIX):
             weights[name.removeprefix(WEIGHTS_PREFIX)] = value
     if not weights:
@@ -87,6 +106,13 @@ def model_weights(checkpoint: Mapping[str, Any], path: str | Path) -> dict[str, 
             f"(names start with {next(iter(state))!r}, expected {WEIGHTS_PREFIX!r})"
         )
     return weights
+
+
+def unwrapped_name(name: str) -> str:
+    """The name of a weight without what DDP, torch.compile or Fabric put around it."""
+    for wrapper in _WRAPPERS:
+        name = name.removeprefix(wrapper).replace(f".{wrapper}", ".")
+    return name
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], path: str | Path) -> int:

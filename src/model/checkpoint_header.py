@@ -29,6 +29,19 @@ class Header:
     experiment: str = ""
     """The run's configuration as JSON; empty when the file holds none."""
 
+    @property
+    def exp_id(self) -> str:
+        """Name of the run when the file was written; empty when the file does not say."""
+        try:
+            name = json.loads(self.experiment)["exp_id"]
+        except (ValueError, KeyError, TypeError):
+            return ""
+        return name if isinstance(name, str) else ""
+
+    def is_of_another_run(self, other: Header) -> bool:
+        """Whether both say where they began, and that is not the same start."""
+        return bool(self.lineage and other.lineage) and self.lineage[0] != other.lineage[0]
+
     def descends_from(self, other: Header) -> bool:
         """Whether training went on from ``other``'s state to this one; files that do not say are compared
         by step."""

@@ -56,10 +56,14 @@ def check_folder_name(kind: str, name: str) -> None:
 def find_named(folder: Path, name: str) -> Path | None:
     """The file that ``name`` stands for in the folder ``checkpoints``, or None when there is none.
 
-    ``.ckpt`` may be left out, ``/`` may stand where the file has ``_``, and a name that begins like a path
-    is one.
+    ``.ckpt`` may be left out, ``/`` may stand where the file has ``_``, a name that begins like a path is
+    one, and so is one with ``/`` in it that is found from the run's folder or from the working folder.
     """
-    is_path = name.startswith(_PATH_STARTS)
-    bases = [Path(name).expanduser()] if is_path else [folder / name, folder / name.replace("/", "_")]
+    if name.startswith(_PATH_STARTS):
+        bases = [Path(name).expanduser()]
+    else:
+        bases = [folder / name, folder / name.replace("/", "_")]
+        if "/" in name:
+            bases += [folder.parent / name, Path(name)]
     candidates = [path for base in bases for path in (base, Path(f"{base}.ckpt"))]
     return next((path for path in candidates if path.is_file()), None)

@@ -5,7 +5,7 @@ Axes: B batch, S samples, T frames, C decoding channels, N tokens, D width, V vo
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,12 +13,14 @@ from torch import Tensor, nn
 
 from ..config import AudioConfig, ModelConfig
 from ..config.model import FRAME_GROUPS
-from .decoder import T5Decoder, greedy_decode
-from .encoder import build_encoder, build_pre_encoder
+from .decoder import Constraint, DecoderWeights, DecodingOptions, Generated, T5Decoder, generate
+from .encoder import PerceiverTF, build_encoder, build_pre_encoder
 from .encoder.perceiver_tf import SPARE_FRAMES
 from .frontend import build_frontend
 from .layers.norms import T5_NORM_EPS, RMSNorm
 from .layers.positions import FRAME_BASE, sinusoids
+from .layers.recompute import LayerStack
+from .projection import build_projection
 
 SHIFT_EMBEDDING_SCALE = 0.7
 RARE_LOGIT = -4.0
@@ -42,9 +44,12 @@ class Encoded(NamedTuple):
     """What the encoder knows of each segment."""
 
     memory: Tensor
-    """(B, T, D): what the decoder attends to."""
+    """(B·C, T, D): what the decoder attends to, the channels of each segment one after the other."""
     frames: Tensor
-    """(B, T, D): the same states before time positions are added; input of the frame head."""
+    """(B, T, D), or (B, T, C, D) with several channels: the same states before time positions are added;
+    input of the frame head, which reads all channels."""
+    balance: Tensor | None = None
+    """In training, how evenly experts were used: a term of the loss, 1 at best. None without experts."""
 
 
 class Transcriber(nn.Module):
@@ -57,6 +62,7 @@ class Transcriber(nn.Module):
         model: ModelConfig,
         audio: AudioConfig,
         num_tokens: int,
+        num_channels: int = 1,
         *,
         pad_id: int = 0,
         eos_id: int = 1,
@@ -65,13 +71,14 @@ class Transcriber(nn.Module):
         super().__init__()
         self.pad_id = pad_id
         self.eos_id = eos_id
+        self.num_channels = num_channels
         self.seconds_per_memory_frame = model.seconds_per_memory_frame(audio)
         self.frontend = build_frontend(audio)
         self.pre_encoder = build_pre_encoder(model, audio)
         num_frames = model.num_memory_frames(audio)
         self.encoder = build_encoder(model, num_frames, self.pre_encoder)
         width = model.decoder.d_model
-        self.pre_decoder = nn.Linear(model.encoder.num_latents * model.encoder.d_model, width, bias=False)
+        self.pre_decoder = build_projection(model, num_channels)
         self.memory_norm = RMSNorm(width, T5_NORM_EPS) if model.memory_norm else None
         self.has_memory_positions = model.memory_positions == "sinusoid"
         if self.has_memory_positions:
@@ -79,8 +86,14 @@ class Transcriber(nn.Module):
             self.register_buffer(
                 "memory_positions", sinusoids(positions, width, FRAME_BASE), persistent=False
             )
-        self.frame_head = _frame_head(width, model.frame_groups)
+        self.frame_head = _frame_head(num_channels * width, model.frame_groups)
         self.decoder = T5Decoder(model.decoder, num_tokens, max_length, model.logit_scale)
+
+    def recompute_activations(self, on: bool) -> None:
+        """Activation checkpointing of all layers: less memory in training, about a third more time."""
+        for module in self.modules():
+            if isinstance(module, LayerStack):
+                module.recompute = on
 
     def encode(self, audio: Tensor) -> Encoded:
         """(B, 1, S) waveform → states of T frames.
@@ -88,45 +101,55 @@ class Transcriber(nn.Module):
         Raises:
             ValueError: the audio is longer than the segment the model was built for.
         """
-        states = self.encoder(self.pre_encoder(self.frontend(audio)))
-        frames = self.pre_decoder(states.flatten(2))
+        x = self.pre_encoder(self.frontend(audio))
+        if isinstance(self.encoder, PerceiverTF):
+            states, balance = self.encoder.with_balance(x)
+        else:
+            states, balance = self.encoder(x), None
+        memory = self.pre_decoder(states)
         if self.memory_norm is not None:
-            frames = self.memory_norm(frames)
+            memory = self.memory_norm(memory)
+        frames = memory
+        if self.num_channels > 1:
+            frames = memory.transpose(1, 2)
+            memory = memory.flatten(0, 1)
         if not self.has_memory_positions:
-            return Encoded(frames, frames)
-        if frames.shape[1] > len(self.memory_positions):
+            return Encoded(memory, frames, balance)
+        if memory.shape[1] > len(self.memory_positions):
             raise ValueError(
-                f"{frames.shape[1]} frames are more than the {len(self.memory_positions)} the memory has "
+                f"{memory.shape[1]} frames are more than the {len(self.memory_positions)} the memory has "
                 "positions for; cut the audio into segments"
             )
-        return Encoded(frames + self.memory_positions[: frames.shape[1]], frames)
+        return Encoded(memory + self.memory_positions[: memory.shape[1]], frames, balance)
 
     def frame_logits(self, encoded: Encoded) -> Tensor | None:
         """(B, T, outputs of all frame groups in order), or None without a frame head."""
-        return None if self.frame_head is None else self.frame_head(encoded.frames)
+        return None if self.frame_head is None else self.frame_head(encoded.frames.flatten(2))
 
     def decode_logits(self, encoded: Encoded, labels: Tensor) -> Tensor:
         """Teacher forcing: labels (B, C, N) → logits (B, C, N, V) for those labels.
 
-        The decoder reads the labels shifted right behind a PAD.
+        The decoder reads the labels shifted right behind a PAD. Channels are rows of its batch and know
+        nothing of each other.
 
         Raises:
             ValueError: labels longer than the decoder's positions.
         """
-        assert labels.shape[1] == 1, "this decoder writes one channel"
-        inputs = F.pad(labels[:, 0, :-1], (1, 0), value=self.pad_id)
-        logits: Tensor = self.decoder(inputs, encoded.memory)
-        return logits[:, None]
+        assert labels.shape[1] == self.num_channels, f"this decoder writes {self.num_channels} channels"
+        inputs = F.pad(labels[..., :-1], (1, 0), value=self.pad_id)
+        logits: Tensor = self.decoder(inputs.flatten(0, 1), encoded.memory)
+        return logits.view(*labels.shape, -1)
 
     def forward(self, audio: Tensor, labels: Tensor) -> Tensor:
         """Audio (B, 1, S) and labels (B, C, N) → logits (B, C, N, V)."""
         return self.decode_logits(self.encode(audio), labels)
 
-    def generate(self, audio: Tensor, max_length: int | None = None) -> Tensor:
+    def generate(self, audio: Tensor, max_length: int | None = None, prefix: Tensor | None = None) -> Tensor:
         """Greedy transcription: (B, 1, S) → ids (B, C, N), N the longest row, EOS kept and PAD after it.
 
-        ``max_length`` defaults to the length the model was built for and may not exceed it. Runs in
-        evaluation mode and puts back the mode of every part.
+        ``max_length`` defaults to the length the model was built for and may not exceed it. ``prefix``
+        (B, P), the task tokens of a sub-task, begins every row. Runs in evaluation mode and puts back the
+        mode of every part.
 
         Raises:
             ValueError: the audio or ``max_length`` is too long for this model.
@@ -136,21 +159,58 @@ class Transcriber(nn.Module):
         try:
             with torch.inference_mode():
                 encoded = self.encode(audio)
-            return self.decode_greedily(encoded, max_length)
+            return self.decode_greedily(encoded, max_length, prefix)
         finally:
             for module, training in modes.items():
                 module.training = training
 
-    def decode_greedily(self, encoded: Encoded, max_length: int | None = None) -> Tensor:
+    def decode_greedily(
+        self, encoded: Encoded, max_length: int | None = None, prefix: Tensor | None = None
+    ) -> Tensor:
         """:meth:`generate` from what :meth:`encode` gave: ids (B, C, N)."""
-        ids = greedy_decode(
-            self.decoder,
+        return self.decode(encoded, self.decoding_options(max_length), prefix=prefix).ids
+
+    def decoding_options(self, max_length: int | None = None, **changes: Any) -> DecodingOptions:
+        """Greedy decoding with this network's special tokens; ``changes`` are fields of the options.
+
+        Raises:
+            ValueError: ``max_length`` is too long for this model.
+        """
+        length = self.decoder.max_length if max_length is None else max_length
+        if not 1 <= length <= self.decoder.max_length:
+            raise ValueError(f"max_length must be 1 to {self.decoder.max_length} (-el), not {length}")
+        return DecodingOptions(length, self.pad_id, self.eos_id, **changes)
+
+    def decode(
+        self,
+        encoded: Encoded,
+        options: DecodingOptions,
+        *,
+        constraint: Constraint | None = None,
+        prefix: Tensor | None = None,
+        weights: DecoderWeights | None = None,
+    ) -> Generated:
+        """Tokens, greedy or drawn, from what :meth:`encode` gave.
+
+        Args:
+            encoded: the segments.
+            options: see :meth:`decoding_options`.
+            constraint: limits the tokens; its rows are segment times C plus channel.
+            prefix: (B, P) first tokens of every channel of a segment, PAD where free.
+            weights: the decoder made ready; ``None`` makes it so from the parameters of this moment.
+
+        Returns:
+            ids (B, C, N), PAD behind the end, and when asked for log-probabilities (B, C, N).
+        """
+        rows = generate(
+            self.decoder if weights is None else weights,
             encoded.memory,
-            self.decoder.max_length if max_length is None else max_length,
-            pad_id=self.pad_id,
-            eos_id=self.eos_id,
+            options,
+            constraint=constraint,
+            prefix=None if prefix is None else prefix.repeat_interleave(self.num_channels, dim=0),
         )
-        return ids[:, None]
+        shape = (len(encoded.frames), self.num_channels, rows.ids.shape[1])
+        return Generated(rows.ids.view(shape), None if rows.log_probs is None else rows.log_probs.view(shape))
 
     @torch.no_grad()
     def init_shift_embeddings(self, token_ids: range, seconds_per_step: float) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +43,34 @@ class _VoiceState:
         """Pitch to the numbers of the notes that only the pedal holds."""
 
 
-def read_midi(path: str | os.PathLike[str], *, sustain: bool = True) -> list[Note]:
+@dataclass(frozen=True)
+class _Instruments:
+    """How notes get their instrument."""
+
+    program: int | None
+    drums: bool | None
+    named: Mapping[str, int]
+    """Track name in lower case to program."""
+
+    def choose(self, track: str, channel: int, program: int) -> tuple[int, bool]:
+        """Program and drum flag of a note by the name of its track, its channel and the channel's program."""
+        named = self.named.get(track.lower())
+        drum = channel == DRUM_CHANNEL or named == DRUM_PROGRAM
+        if drum if self.drums is None else self.drums:
+            return DRUM_PROGRAM, True
+        if named is not None and named != DRUM_PROGRAM:
+            return named, False
+        return program if self.program is None else self.program, False
+
+
+def read_midi(
+    path: str | os.PathLike[str],
+    *,
+    sustain: bool = True,
+    program: int | None = None,
+    drums: bool | None = None,
+    track_programs: Mapping[str, int] | None = None,
+) -> list[Note]:
     """Notes of a MIDI file, cleaned and sorted, in seconds.
 
     Tempo events count on every track. The program is that of the channel when the note starts (0 if
@@ -51,6 +80,10 @@ def read_midi(path: str | os.PathLike[str], *, sustain: bool = True) -> list[Not
     ``sustain`` notes sound while the pedal (controller 64 at 64 or more) is down. A pitch struck again
     ends its earlier note. Notes without note-off end with their track.
 
+    What a data set knows better than its files can be given: ``program`` is that of all pitched notes,
+    ``drums`` says that all notes are drums (True) or none (False), whatever their channel, and
+    ``track_programs`` gives the program (128: drums) of tracks by their name in any case, before ``program``.
+
     Raises ``ValueError`` that names the file when it is no MIDI file, empty, of type 2 or in SMPTE time.
     Damaged parts are left out with one :class:`MidiWarning`.
     """
@@ -59,14 +92,15 @@ def read_midi(path: str | os.PathLike[str], *, sustain: bool = True) -> list[Not
         file = parse_midi(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    rows, ticks = _collect_notes(file, sustain)
+    names = VOICE_TRACK_NAMES | {name.lower(): number for name, number in (track_programs or {}).items()}
+    rows, ticks = _collect_notes(file, sustain, _Instruments(program, drums, names))
     if file.problems:
         warnings.warn(f"{path}: {'; '.join(file.problems)}", MidiWarning, stacklevel=2)
     seconds = _to_seconds(file, np.array(ticks, dtype=np.int64).reshape(-1, 2))
     notes = np.array([(0.0, 0.0, *row) for row in rows], dtype=NOTE_DTYPE)
     notes["onset"], notes["offset"] = seconds[:, 0], seconds[:, 1]
-    drums = notes["is_drum"]
-    notes["offset"][drums] = notes["onset"][drums] + MINIMUM_SECONDS
+    hits = notes["is_drum"]
+    notes["offset"][hits] = notes["onset"][hits] + MINIMUM_SECONDS
     return array_to_notes(clean_notes(notes))
 
 
@@ -98,7 +132,7 @@ def _split_channels(tracks: list[MidiTrack]) -> set[tuple[int, int]]:
 
 
 def _collect_notes(
-    file: MidiFile, sustain: bool
+    file: MidiFile, sustain: bool, instruments: _Instruments
 ) -> tuple[list[tuple[int, int, int, bool]], list[tuple[int, int]]]:
     """Pitch, program, velocity and drum flag of each note, and its first and last tick."""
     split = _split_channels(file.tracks)
@@ -123,13 +157,12 @@ def _collect_notes(
             if data1 > 127:
                 bad_pitches += 1
                 continue
-            drum = channel == DRUM_CHANNEL
-            program = VOICE_TRACK_NAMES.get(file.tracks[number].name.lower(), state.program)
+            program, drum = instruments.choose(file.tracks[number].name, channel, state.program)
             for held in state.held.pop(data1, ()):
                 last[held] = tick
             if not drum:
                 state.sounding.setdefault(data1, []).append(len(rows))
-            rows.append((data1, DRUM_PROGRAM if drum else program, min(data2, 127), drum))
+            rows.append((data1, program, min(data2, 127), drum))
             first.append(tick)
             last.append(tick if drum else -1)
             source.append(number)

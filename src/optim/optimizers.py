@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.nn import Parameter
 from torch.optim import AdamW, Optimizer
 
 from ..config.names import unknown_name
+from .adafactor import Adafactor
 from .adamw_scale import AdamWScale
+from .dadapt_adam import DAdaptAdam
+from .layer_decay import layer_scales
 
-NOT_DECAYED = ("norm", "bias", "pos_emb", "position", "additive_pe", "relative_attention", "latents")
+NOT_DECAYED = (
+    "norm",
+    "bias",
+    "pos_emb",
+    "position",
+    "additive_pe",
+    "relative_attention",
+    "latents",
+    "slopes",
+)
 """Parts of names whose parameters are never decayed, besides everything with fewer than two dimensions."""
 
 
@@ -28,9 +41,11 @@ def build_optimizer(
     weight_decay: float = 0.0,
     betas: tuple[float, float] = (0.9, 0.999),
     *,
+    lr_decay: float = 1.0,
     gradient_scaler: bool = False,
 ) -> Optimizer:
-    """The optimizer of that name over at most two groups, decayed and not decayed.
+    """The optimizer of that name over at most two groups, decayed and not decayed; with ``lr_decay`` below 1
+    two for each layer, whose ``lr_scale`` the schedules multiply the rate with.
 
     Args:
         name: key of ``OPTIMIZER_TABLE``.
@@ -38,48 +53,107 @@ def build_optimizer(
         learning_rate: base rate; None takes the optimizer's own.
         weight_decay: decay of the decayed group.
         betas: decay of the moments.
+        lr_decay: factor on the rate for each layer further from the output (:func:`.layer_scales`).
         gradient_scaler: fp16 training with a gradient scaler, which fused kernels do not go with.
 
     Raises:
-        ValueError: for an unknown name, or when nothing is trained.
+        ValueError: for an unknown name, when nothing is trained, or when ``CPUAdam`` lacks deepspeed.
     """
     if name not in OPTIMIZER_TABLE:
         raise unknown_name("optimizer", name, OPTIMIZER_TABLE)
-    decayed: list[Parameter] = []
-    kept: list[Parameter] = []
-    for parameter_name, parameter in named_parameters:
+    named = list(named_parameters)
+    scales = layer_scales([name for name, _ in named], lr_decay)
+    members: dict[tuple[float, bool], list[Parameter]] = {}
+    for parameter_name, parameter in named:
         if parameter.requires_grad:
-            (decayed if is_decayed(parameter_name, parameter) else kept).append(parameter)
-    if not decayed and not kept:
+            key = (scales[parameter_name], is_decayed(parameter_name, parameter))
+            members.setdefault(key, []).append(parameter)
+    if not members:
         raise ValueError("no parameter is left to train; loosen --freeze")
-    groups: list[dict[str, Any]] = []
-    for members, decay in ((decayed, weight_decay), (kept, 0.0)):
-        if members:
-            groups.append({"params": members, "weight_decay": decay})
-    default_rate, build = OPTIMIZER_TABLE[name]
-    rate = default_rate if learning_rate is None else learning_rate
-    return build(groups, rate, betas, gradient_scaler)
+    groups: list[dict[str, Any]] = [
+        {
+            "params": members[scale, decays],
+            "weight_decay": weight_decay if decays else 0.0,
+            "lr_scale": scale,
+        }
+        for scale, decays in sorted(members, reverse=True)
+    ]
+    kind = OPTIMIZER_TABLE[name]
+    choice = Choice(
+        kind.rate if learning_rate is None else learning_rate,
+        betas,
+        gradient_scaler,
+        paces_itself(name, learning_rate),
+    )
+    return kind.build(groups, choice)
 
 
-def _adamw(
-    groups: list[dict[str, Any]], rate: float, betas: tuple[float, float], gradient_scaler: bool
-) -> Optimizer:
-    devices = {parameter.device.type for group in groups for parameter in group["params"]}
-    if not gradient_scaler and devices <= {"cpu", "cuda"}:
-        return AdamW(groups, lr=rate, betas=betas, fused=True)
-    return AdamW(groups, lr=rate, betas=betas, foreach=True)
+def paces_itself(name: str, learning_rate: float | None) -> bool:
+    """Whether the optimizer chooses its own rate, so that no schedule applies: the self-tuning ones when no
+    rate is given, as published."""
+    return learning_rate is None and OPTIMIZER_TABLE[name].self_tuning
 
 
-def _adamw_scale(
-    groups: list[dict[str, Any]], rate: float, betas: tuple[float, float], gradient_scaler: bool
-) -> Optimizer:
-    return AdamWScale(groups, lr=rate, betas=betas)
+class Choice(NamedTuple):
+    """What an optimizer is built with, besides its groups."""
+
+    rate: float
+    betas: tuple[float, float]
+    gradient_scaler: bool
+    own_pace: bool
+    """Whether it chooses its own rate."""
 
 
-Builder = Callable[[list[dict[str, Any]], float, tuple[float, float], bool], Optimizer]
+class OptimizerKind(NamedTuple):
+    """A row of the table."""
 
-OPTIMIZER_TABLE: dict[str, tuple[float, Builder]] = {
-    "AdamW": (1e-3, _adamw),
-    "AdamWScale": (1e-2, _adamw_scale),
+    rate: float
+    """Its own base rate."""
+    build: Callable[[list[dict[str, Any]], Choice], Optimizer]
+    self_tuning: bool = False
+    """Without a given rate it finds one itself."""
+
+
+def _devices(groups: list[dict[str, Any]]) -> set[str]:
+    return {parameter.device.type for group in groups for parameter in group["params"]}
+
+
+def _adamw(groups: list[dict[str, Any]], choice: Choice) -> Optimizer:
+    fused = not choice.gradient_scaler and _devices(groups) <= {"cpu", "cuda"}
+    return AdamW(groups, lr=choice.rate, betas=choice.betas, fused=fused, foreach=not fused)
+
+
+def _adamw_scale(groups: list[dict[str, Any]], choice: Choice) -> Optimizer:
+    return AdamWScale(groups, lr=choice.rate, betas=choice.betas)
+
+
+def _adafactor(groups: list[dict[str, Any]], choice: Choice) -> Optimizer:
+    return Adafactor(groups, lr=choice.rate, relative_step=choice.own_pace)
+
+
+def _dadapt_adam(groups: list[dict[str, Any]], choice: Choice) -> Optimizer:
+    return DAdaptAdam(groups, lr=choice.rate, betas=choice.betas)
+
+
+def _cpu_adam(groups: list[dict[str, Any]], choice: Choice) -> Optimizer:
+    try:
+        package = importlib.import_module("deepspeed.ops.adam")
+    except ImportError as error:
+        raise ValueError(
+            f"-o CPUAdam needs deepspeed (pip install 'amt[deepspeed]'), which cannot be imported ({error}); "
+            "-o AdamW needs nothing"
+        ) from error
+    if _devices(groups) != {"cpu"}:
+        raise ValueError("-o CPUAdam updates weights on the CPU, and these are on a GPU: use -o AdamW")
+    built: Optimizer = package.DeepSpeedCPUAdam(groups, lr=choice.rate, betas=choice.betas, adamw_mode=True)
+    return built
+
+
+OPTIMIZER_TABLE: dict[str, OptimizerKind] = {
+    "AdamW": OptimizerKind(1e-3, _adamw),
+    "AdamWScale": OptimizerKind(1e-2, _adamw_scale),
+    "Adafactor": OptimizerKind(1.0, _adafactor, self_tuning=True),
+    "DAdaptAdam": OptimizerKind(1.0, _dadapt_adam, self_tuning=True),
+    "CPUAdam": OptimizerKind(1e-3, _cpu_adam),
 }
 """Name to own base rate and constructor."""

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..config.audio import SHIFT_STEPS_PER_SECOND
-from ..config.names import unknown_name
 from ..config.tasks import Task, get_task
 from ..notes.cleaning import clean_notes
-from ..notes.note import NOTE_DTYPE, Note, NoteArray, array_to_notes, notes_to_array
+from ..notes.note import DRUM_PROGRAM, NOTE_DTYPE, Note, NoteArray, array_to_notes, notes_to_array
 from . import encoding
 from .decoding import ChannelDecoder
 from .encoding import Ints, PreparedNotes
@@ -57,6 +56,11 @@ class NoteTokenizer:
         self.vocab_size = self.layout.size
         self.num_channels = task.num_channels
         self.tie_id = self._tables.tie_id
+        self.prefixes = {name: self._prefix(subtask.tokens) for name, subtask in task.subtasks.items()}
+        """Sub-task name to the ids of its task tokens."""
+        self.prefix_length = max((len(ids) for ids in self.prefixes.values()), default=0)
+        self.sequence_length = self.max_length + self.prefix_length
+        """Longest sequence a network has to read: prefix and notes."""
         self.truncated = 0
         """Sequences cut to ``max_length`` by this object so far."""
 
@@ -81,15 +85,68 @@ class NoteTokenizer:
         """Tokens as text, such as ``["tie", "shift 50", "program 0", "velocity 1", "pitch 60", "EOS"]``."""
         return [self.layout.describe(int(token)) for token in ids]
 
-    def prefix_ids(self, subtask: str) -> list[int]:
-        """Ids of the task tokens that announce a sub-task."""
-        if subtask not in self.task.prefixes:
-            raise unknown_name(f"sub-task of {self.task.name}", subtask, self.task.prefixes)
-        first = self.token_range("extra").start
-        return [first + self.task.extra_tokens.index(token) for token in self.task.prefixes[subtask]]
+    def prefix_ids(self, subtask: str | None) -> list[int]:
+        """Ids of the task tokens that announce a sub-task; none for None."""
+        if subtask is None:
+            return []
+        self.task.subtask(subtask)
+        return list(self.prefixes[subtask])
 
-    def target_notes(self, notes: Iterable[Note] | NoteArray) -> NoteArray:
-        """The notes this task transcribes, cleaned, with their own programs and pitches.
+    def _prefix(self, tokens: Sequence[str]) -> tuple[int, ...]:
+        first = self.token_range("extra").start
+        return tuple(first + self.task.extra_tokens.index(token) for token in tokens)
+
+    def subtask_notes(self, notes: NoteArray, subtask: str | None) -> NoteArray:
+        """Those of the task's notes that a sub-task transcribes; all for None."""
+        if subtask is None or not self.task.subtask(subtask).is_part:
+            return notes
+        part = self.task.subtasks[subtask]
+        return notes[_chosen(notes, part.target_programs, part.transcribes_drums)]
+
+    @property
+    def unclassed_programs(self) -> frozenset[int]:
+        """Target programs that belong to no class of the task.
+
+        A task of one stream writes their notes with the program itself, one with channels leaves them out.
+        """
+        without: list[int] = np.flatnonzero(~self._tables.has_class).tolist()
+        targets = self.task.target_programs
+        return frozenset(program for program in without if targets is None or program in targets)
+
+    def written_programs(
+        self, programs: Iterable[int] | None = None, subtask: str | None = None
+    ) -> npt.NDArray[np.bool_]:
+        """(C, 129): which program tokens each channel writes, by their number; 128 is drums.
+
+        ``programs`` (128: drums) limits what is written to the tokens of those; None: all targets.
+        """
+        chosen = set(range(DRUM_PROGRAM + 1)) if programs is None else set(programs)
+        targets = self.task.target_programs
+        wanted = set(range(DRUM_PROGRAM) if targets is None else targets)
+        if self.task.transcribes_drums:
+            wanted.add(DRUM_PROGRAM)
+        if subtask is not None:
+            part = self.task.subtask(subtask)
+            if part.target_programs is not None:
+                wanted &= {*part.target_programs, DRUM_PROGRAM}
+            if not part.transcribes_drums:
+                wanted.discard(DRUM_PROGRAM)
+        tables = self._tables
+        first = self.token_range("program").start
+        written = np.zeros((self.num_channels, DRUM_PROGRAM + 1), dtype=np.bool_)
+        for program in sorted(wanted & chosen):
+            channel = int(tables.channel[program])
+            if channel == NO_CHANNEL:
+                continue
+            if program == DRUM_PROGRAM:
+                written[channel, DRUM_PROGRAM] = True
+            else:
+                written[channel, tables.program_token[tables.program_class[program]] - first] = True
+        return written
+
+    def target_notes(self, notes: Iterable[Note] | NoteArray, subtask: str | None = None) -> NoteArray:
+        """The notes this task, or one of its sub-tasks, transcribes, cleaned, with their own programs and
+        pitches.
 
         Left out: programs that are no target or have no channel, and drums unless the task has them.
         Notes that the task's tokens cannot tell apart (equal pitch, and programs of one class if the
@@ -97,14 +154,11 @@ class NoteTokenizer:
         """
         array = notes_to_array(notes)
         encoding.check_range(array)
-        drum = array["is_drum"]
-        program = np.where(drum, 128, array["program"])
+        program = np.where(array["is_drum"], DRUM_PROGRAM, array["program"])
         wanted = self._tables.channel[program] != NO_CHANNEL
-        if not self.task.transcribes_drums:
-            wanted &= ~drum
-        if self.task.target_programs is not None:
-            wanted &= drum | np.isin(program, self.task.target_programs)
-        array, program = array[wanted], program[wanted]
+        wanted &= _chosen(array, self.task.target_programs, self.task.transcribes_drums)
+        array = self.subtask_notes(array[wanted], subtask)
+        program = np.where(array["is_drum"], DRUM_PROGRAM, array["program"])
         return clean_notes(array, self._tables.program_class[program])
 
     def prepare(self, notes: Iterable[Note] | NoteArray) -> PreparedNotes:
@@ -115,12 +169,15 @@ class NoteTokenizer:
         return encoding.prepare_notes(notes_to_array(notes), self._tables)
 
     def encode_prepared(
-        self, prepared: PreparedNotes, start_samples: Sequence[int] | npt.NDArray[np.integer]
+        self,
+        prepared: PreparedNotes,
+        start_samples: Sequence[int] | npt.NDArray[np.integer],
+        subtask: str | None = None,
     ) -> Ints:
         """Windows that start at those samples, int64 (W, C, max_length), right-padded with PAD.
 
         A sequence that is too long is cut between two events, still ends with EOS, and is counted in
-        ``truncated``.
+        ``truncated``. With ``subtask`` each row begins with its task tokens and is longer by their number.
         """
         samples = np.asarray(start_samples, dtype=np.int64)
         if samples.ndim != 1:
@@ -130,7 +187,7 @@ class NoteTokenizer:
         items = encoding.window_items(prepared, starts, ends, self._tables)
         tokens, lengths = self._tokens(items)
         padded = encoding.pad_rows(tokens, lengths, self.max_length)
-        return padded.reshape(len(samples), self.num_channels, self.max_length)
+        return self._announce(padded.reshape(len(samples), self.num_channels, self.max_length), subtask)
 
     def encode(
         self,
@@ -138,18 +195,21 @@ class NoteTokenizer:
         *,
         num_windows: int | None = None,
         start_samples: Sequence[int] | npt.NDArray[np.integer] | None = None,
+        subtask: str | None = None,
     ) -> Ints:
         """Token ids int64 (W, C, max_length) of windows of a song.
 
-        Either ``num_windows`` windows back to back from sample 0, or windows at ``start_samples``.
+        Either ``num_windows`` windows back to back from sample 0, or windows at ``start_samples``. With
+        ``subtask`` each row begins with its task tokens and is longer by their number; the notes are taken
+        as they are (:meth:`target_notes` filters).
         """
         if (num_windows is None) == (start_samples is None):
             raise ValueError("encode needs either num_windows or start_samples")
         if start_samples is None:
             start_samples = np.arange(num_windows or 0) * self.segment_samples
-        return self.encode_prepared(self.prepare(notes), start_samples)
+        return self.encode_prepared(self.prepare(notes), start_samples, subtask)
 
-    def encode_window(self, notes: NoteArray, start_seconds: float = 0.0) -> Ints:
+    def encode_window(self, notes: NoteArray, start_seconds: float = 0.0, subtask: str | None = None) -> Ints:
         """Label of one window, int64 (C, n) without padding beyond the longest channel.
 
         For training segments whose notes have been changed: pass the notes near the window (all that
@@ -157,13 +217,21 @@ class NoteTokenizer:
         window makes a tie, an offset after it writes no event. Notes shorter than 10 ms get 10 ms, and a
         note ends where the next one of its pitch and program starts; which programs and drums are targets
         is not looked at. For notes of :meth:`target_notes` it equals the row of :meth:`encode_prepared`.
+        With ``subtask`` each row begins with its task tokens.
         Raises ``ValueError`` for pitches or programs out of range.
         """
         encoding.check_range(notes)
         end = start_seconds + self.segment_samples / self.sample_rate
         items = encoding.single_window_items(notes, start_seconds, end, self._tables)
         tokens, lengths = self._tokens(items)
-        return encoding.pad_rows(tokens, lengths, int(lengths.max()))
+        return self._announce(encoding.pad_rows(tokens, lengths, int(lengths.max())), subtask)
+
+    def _announce(self, rows: Ints, subtask: str | None) -> Ints:
+        """Rows (..., N) with the task tokens of a sub-task in front."""
+        if subtask is None:
+            return rows
+        prefix = np.array(self.prefix_ids(subtask), dtype=np.int64)
+        return np.concatenate([np.broadcast_to(prefix, (*rows.shape[:-1], len(prefix))), rows], axis=-1)
 
     def _tokens(self, items: Ints) -> tuple[Ints, Ints]:
         """Flat tokens and row lengths of sorted items, long rows cut."""
@@ -232,3 +300,10 @@ class NoteTokenizer:
             errors += decoder.errors
         notes = clean_notes(np.array(rows, dtype=NOTE_DTYPE))
         return DecodeResult(array_to_notes(notes), errors)
+
+
+def _chosen(notes: NoteArray, programs: tuple[int, ...] | None, drums: bool) -> npt.NDArray[np.bool_]:
+    """Mask of the notes of those programs (None: all), and of drums if wanted."""
+    drum: npt.NDArray[np.bool_] = notes["is_drum"]
+    pitched = ~drum if programs is None else ~drum & np.isin(notes["program"], programs)
+    return pitched | drum if drums else pitched

@@ -86,14 +86,19 @@ class EncodingTables:
     """(1024,) whether the item uses the program state."""
     channel: npt.NDArray[np.int64]
     """(129,) channel of a program, ``NO_CHANNEL`` for none; 128 is drums."""
+    has_class: npt.NDArray[np.bool_]
+    """(129,) whether a program belongs to a class of the task and, where there are channels, has one."""
 
 
 def build_tables(task: Task, segment_samples: int, sample_rate: int) -> EncodingTables:
     """The tables of a task for segments of that many samples."""
     layout = TokenLayout(task.extra_tokens, max_shift_steps(segment_samples, sample_rate))
     mapped = np.arange(NUM_PROGRAMS + 1, dtype=np.int64)
+    has_class = np.zeros(NUM_PROGRAMS + 1, dtype=bool)
+    has_class[NUM_PROGRAMS] = True
     for program, first in representatives(get_program_vocab(task.program_vocab)).items():
         mapped[program] = first
+        has_class[program] = True
     drums = np.arange(NUM_PITCHES, dtype=np.int64)
     for pitch, first in representatives(get_drum_vocab(task.drum_vocab)).items():
         drums[pitch] = first
@@ -124,4 +129,5 @@ def build_tables(task: Task, segment_samples: int, sample_rate: int) -> Encoding
         last_token=last_token,
         has_program=has_program,
         channel=channel,
+        has_class=has_class & (channel != NO_CHANNEL),
     )

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from .run_folder import write_text
+from ..model.checkpoint_write import write_text
 
 
 def fault_point(place: str, fault: str) -> None:

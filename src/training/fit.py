@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +15,16 @@ import torch
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor
 
 from ..config import Experiment
-from ..config.vocabularies import get_program_vocab
 from ..data.module import TranscriptionData
 from ..data.workers import cap_workers
 from ..model.checkpoint_file import read_checkpoint
+from ..model.pretrained_t5 import load_pretrained_t5
 from ..notes import Note, write_midi
 from ..tokenizer import NoteTokenizer
+from .callbacks.average import WeightAverage
 from .callbacks.checkpoint import CustomModelCheckpoint
 from .callbacks.gate import ValidationGateByTrainLoss
+from .dry_run import OneStep
 from .handover import handed_on
 from .identity import RunDecision, validate_resume_max_steps
 from .logger import build_loggers
@@ -30,9 +33,12 @@ from .nonfinite import GradScalerMinScaleGuard
 from .plan import RunPaths, RunPlan, plan_run
 from .progress import ProgressLine
 from .run_folder import RunFolder, move_aside, write_config
+from .signals import requeue
 from .speech import Speaker, quiet_libraries
+from .state import validation_is_missing
 from .throughput import DataWaitProfiler
 from .trainer import Hardware, build_trainer, current_hardware
+from .validation import scoring_of
 from .warm_start import load_warm_start
 
 EXIT_OK = 0
@@ -54,6 +60,7 @@ def run_training(
     scan_gradients: bool = False,
     detect_anomaly: bool = False,
     lr_monitor: bool = False,
+    dry_run: bool = False,
 ) -> int:
     """Train; the whole of ``train.py`` after the command line.
 
@@ -71,6 +78,7 @@ def run_training(
         scan_gradients: ``AMT_DEBUG_GRAD_FINITE``.
         detect_anomaly: ``AMT_DETECT_ANOMALY``.
         lr_monitor: ``AMT_ENABLE_LR_MONITOR``.
+        dry_run: take one step, write nothing.
 
     Returns:
         Exit status: 0 finished, 1 when the last state could not be saved, 2 when the checkpoint is beyond
@@ -86,19 +94,26 @@ def run_training(
     say = Speaker(hardware.rank == 0)
     plan = plan_run(experiment, hardware.world_size)
     consumed = 0
+    only_validates = False
     if decision.kind == "resume":
         assert decision.checkpoint is not None
-        step, state = _resume_state(decision.checkpoint)
-        limit = -1 if plan.max_steps is None else plan.max_steps
-        status = validate_resume_max_steps(step, limit, speaks=say.speaks)
-        if status is not None:
-            return status
-        if plan.budget_seconds and float(state["elapsed_seconds"]) >= plan.budget_seconds:
-            say(
-                f"run: finished, the time budget was used up at step {step}; to go on give more --max-minutes"
-            )
-            return EXIT_OK
+        checkpoint = _resumed(decision.checkpoint)
+        step, state = int(checkpoint["global_step"]), checkpoint["amt_state"]
+        used_up = plan.budget_seconds > 0 and float(state["elapsed_seconds"]) >= plan.budget_seconds
+        if validation_is_missing(checkpoint, experiment.trainer.val_interval):
+            only_validates = used_up or step == plan.max_steps
+        if not only_validates:
+            limit = -1 if plan.max_steps is None else plan.max_steps
+            status = validate_resume_max_steps(step, limit, speaks=say.speaks)
+            if status is None and used_up:
+                say(f"run: finished, its time was used up at step {step}; go on with more --max-minutes")
+                status = EXIT_OK
+            if status is not None:
+                return status
         consumed = int(state["consumed_samples"])
+        del checkpoint, state
+    elif decision.kind == "scratch" and (experiment.init_include or experiment.init_exclude):
+        raise ValueError("--init-include and --init-exclude choose weights of --init-ckpt: give that too")
     quiet_libraries(say.speaks)
     torch.set_float32_matmul_precision("high")
     tokenizer = NoteTokenizer.from_task(
@@ -127,21 +142,34 @@ def run_training(
         experiment, tokenizer, data, plan, hardware, folder, fault=fault, scan_gradients=scan_gradients
     )
     module.configure_optimizers()  # refuses what does not fit, before any file is touched
+    module.only_validates = only_validates
     if decision.kind == "warm" and hardware.rank == 0:  # DDP gives the others its weights
         assert decision.checkpoint is not None
-        for line in load_warm_start(module.model, decision.checkpoint):
+        for line in load_warm_start(
+            module.model,
+            decision.checkpoint,
+            tokenizer.layout,
+            include=experiment.init_include,
+            exclude=experiment.init_exclude,
+        ):
             say(line)
-    for remark in (*hardware.notes, shortage, module.schedule.notice):
+    if decision.kind == "scratch" and experiment.pretrained_t5 and hardware.rank == 0:
+        for line in load_pretrained_t5(module.model, Path(experiment.pretrained_t5).expanduser()):
+            say(line)
+    for remark in (*hardware.notes, shortage, module.schedule.notice, module.frozen, *data.remarks):
         if remark:
             say(remark)
     say(_describe(experiment, plan, module))
-    if hardware.rank == 0:
+    if hardware.rank == 0 and not dry_run:
         if decision.set_aside and (moved := move_aside(folder.root)):
             say(f"run: old files moved to {moved}")
         folder.create()
         record = {"experiment": experiment.to_dict(), "origins": dict(origins or {})}
-        write_config(folder.root, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    loggers = build_loggers(
+        try:
+            write_config(folder.root, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        except OSError as error:  # a full disk: each checkpoint holds the configuration too
+            say(f"run: {folder.config} cannot be written ({error.strerror or error}); the run goes on")
+    loggers = [] if dry_run else build_loggers(
         experiment.wandb,
         experiment.project,
         experiment.exp_id,
@@ -152,26 +180,35 @@ def run_training(
     )
     saver = CustomModelCheckpoint(experiment.checkpoint, folder.checkpoints)
     callbacks: list[Callback] = [ProgressLine(), saver]
+    if experiment.optimizer.ema_decay:
+        callbacks.insert(0, WeightAverage(experiment.optimizer.ema_decay))
     if val_start_loss is not None:
         callbacks.append(ValidationGateByTrainLoss(val_start_loss))
     if hardware.precision == "16-mixed":
         callbacks.append(GradScalerMinScaleGuard(experiment.trainer.min_grad_scale))
-    if lr_monitor:
+    one_step = OneStep()
+    if dry_run:
+        callbacks = [one_step, *(callback for callback in callbacks if callback is not saver)]
+    elif lr_monitor:
         callbacks.append(LearningRateMonitor("step"))
     trainer = build_trainer(
         experiment,
         hardware,
-        plan,
+        replace(plan, max_steps=None) if only_validates else plan,
         callbacks=callbacks,
         loggers=loggers,
         fault=fault,
         detect_anomaly=detect_anomaly,
+        saves=not dry_run,
         profiler=DataWaitProfiler(module.clock),
     )
     assert (trainer.global_rank, trainer.world_size) == (hardware.rank, hardware.world_size)
     resume_from = str(decision.checkpoint) if decision.kind == "resume" else None
     with handed_on(decision):
         trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
+    if dry_run:
+        say(one_step.describe(module))
+        return EXIT_OK
     return _finish(trainer, module, saver, say)
 
 
@@ -186,16 +223,13 @@ def _build_module(
     fault: str,
     scan_gradients: bool,
 ) -> TranscriptionModule:
-    vocabularies = [
-        get_program_vocab(item.eval_vocab or tokenizer.task.eval_vocab) for item in data.validation_sets
-    ]
     torch.manual_seed(experiment.seed)
     return TranscriptionModule(
         experiment,
         tokenizer,
         plan=plan,
         set_names=data.set_names,
-        vocabularies=vocabularies,
+        scoring=[scoring_of(item, tokenizer.task) for item in data.validation_sets],
         has_scaler=hardware.precision == "16-mixed",
         fault=fault,
         fault_memory=folder.faults,
@@ -216,12 +250,11 @@ def _midi_writer(outputs: Path) -> Callable[[str, str, int, list[Note]], None]:
     return write
 
 
-def _resume_state(path: Path) -> tuple[int, dict[str, Any]]:
+def _resumed(path: Path) -> dict[str, Any]:
     checkpoint = read_checkpoint(path, mmap=True)
-    state = checkpoint.get("amt_state")
-    if not isinstance(state, dict) or "global_step" not in checkpoint:
+    if not isinstance(checkpoint.get("amt_state"), dict) or "global_step" not in checkpoint:
         raise ValueError(f"{path} has no training state; use it with --init-ckpt instead")
-    return int(checkpoint["global_step"]), state
+    return checkpoint
 
 
 def _describe(experiment: Experiment, plan: RunPlan, module: TranscriptionModule) -> str:
@@ -247,6 +280,8 @@ def _finish(
         kept = f"; its state was NOT saved, {saver.last_path} is older ({saver.last_error})"
     say(f"run: stopped at step {module.global_step}{why}{best}{kept}")
     if saver.received_signal is not None:
+        if saver.received_signal == signal.SIGUSR1 and trainer.is_global_zero and saver.last_error is None:
+            requeue(os.environ, say)
         return 128 + int(saver.received_signal)
     if module.stopped_by_signal:
         return EXIT_SIGNAL

@@ -6,6 +6,7 @@ Standard library only, so that ``train.py --print-identity`` answers at once. Th
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,10 @@ def decide_run(
     forced = force_scratch and restart_count == 0
     if (last.exists() or last.is_symlink()) and not forced:
         header = _resumable(last, exp_id, folder)
+        _refuse_stale_last(folder, exp_id, header)
         reason = "last.ckpt exists"
+        if header.exp_id and header.exp_id != exp_id:
+            reason += f"; it was written as {header.exp_id}"
         if force_scratch:
             reason += f"; AMT_FORCE_SCRATCH has acted already, this is {restarted}"
         if init_ckpt:
@@ -151,6 +155,11 @@ def _resume_named(
     same = last.exists() and path.samefile(last)
     if not same and last.exists() and diagnose_file(last) is None:
         newest = read_header(last)
+        if newest is not None and newest.is_of_another_run(header) and not allow_rewind:
+            raise ValueError(
+                f"{path} is of another run than the {LAST_NAME} of {exp_id}, which would be replaced: "
+                f"resume it under a new exp_id (NEW@{path}), or set AMT_ALLOW_REWIND=1 to replace it"
+            )
         if newest is not None and newest.descends_from(header):
             where = f"{LAST_NAME} (step {newest.step})"
             if restart_count > 0:
@@ -181,21 +190,25 @@ def _find_checkpoint(folder: Path, exp_id: str, name: str) -> Path:
     names = [path.relative_to(home).as_posix() for path in there]
     close = nearest(name, names, count=1)
     hint = f" Did you mean {exp_id}@{close[0]}?" if close else ""
+    for path in _other_splits(folder, exp_id, name):  # the name of the file may hold an @ itself
+        hint = f" Did you mean {path.parent.parent.name}@{path}?"
     raise ValueError(f"no checkpoint {name!r} of {exp_id}: {_listing(folder, there)}.{hint}")
 
 
 def _resumable(path: Path, exp_id: str, folder: Path) -> Header:
     """The header of a file that can be resumed, or an error that says what it is instead."""
     problem = diagnose_file(path)
-    if problem is None:
-        header = read_header(path)
-        if header is None or header.step is None or not header.complete:
+    header = read_header(path) if problem is None else None
+    if problem is None and header is None:
+        problem = "is damaged: what it says of itself cannot be read"
+    if header is not None:
+        if header.step is None or not header.complete:
             raise ValueError(
                 f"{path} holds weights but no training state, so it cannot be resumed: "
                 f"start from its weights with --init-ckpt {path} and another exp_id"
             )
         return header
-    good = [item for item in _checkpoints(folder) if item != path and diagnose_file(item) is None]
+    good = [item for item in _checkpoints(folder) if item != path and _can_be_resumed(item)]
     if good:
         name = good[0].relative_to(RunFolder(folder).checkpoints).as_posix()
         way = f"The newest good file is {name}: resume it with {exp_id}@{name}"
@@ -204,6 +217,11 @@ def _resumable(path: Path, exp_id: str, folder: Path) -> Header:
     raise ValueError(
         f"{path} {problem}. {way}; or start anew with AMT_FORCE_SCRATCH=1 (old files are kept aside)"
     )
+
+
+def _can_be_resumed(path: Path) -> bool:
+    header = read_header(path) if diagnose_file(path) is None else None
+    return header is not None and header.step is not None and header.complete
 
 
 def _init_file(init_ckpt: str) -> Path:
@@ -228,6 +246,32 @@ def _refuse_orphans(folder: Path, exp_id: str) -> None:
             f"{_listing(folder, there)}, but no {LAST_NAME}: resume one with e.g. {exp_id}@{name}, "
             "or start anew with AMT_FORCE_SCRATCH=1 (old files are kept aside)"
         )
+
+
+def _refuse_stale_last(folder: Path, exp_id: str, last: Header) -> None:
+    """A file that goes on from ``last.ckpt`` means that an older ``last.ckpt`` was put back by hand."""
+    home = RunFolder(folder).checkpoints
+    for path in home.glob("*.ckpt"):
+        step = re.search(r"(?:^|-)step=(\d+)(?=-|\.ckpt$)", path.name)
+        if step is None or last.step is None or int(step[1]) <= last.step or not last.lineage:
+            continue
+        header = read_header(path)
+        if header is not None and header.lineage and header.descends_from(last):
+            raise ValueError(
+                f"{LAST_NAME} of {exp_id} is at step {last.step}, but {path.name} goes on from it to step "
+                f"{header.step}: say which one to resume, {exp_id}@{path.name} or {exp_id}@{LAST_NAME}"
+            )
+
+
+def _other_splits(folder: Path, exp_id: str, name: str) -> list[Path]:
+    """Files that ``exp_id@name`` means when an earlier ``@`` splits it."""
+    found = []
+    for place, char in enumerate(exp_id):
+        if char == "@" and place:
+            home = RunFolder(folder.parent / exp_id[:place]).checkpoints
+            path = find_named(home, f"{exp_id[place + 1 :]}@{name}")
+            found += [] if path is None else [path]
+    return found
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -22,7 +22,9 @@ from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import Logger, WandbLogger
 
 from ..config import WandbConfig
-from .run_folder import RunFolder, replaced_file, write_text
+from ..model.checkpoint_write import replaced_file, write_text
+from .run_folder import RunFolder
+from .tensorboard import TensorBoardLogger
 
 PUBLIC_HOST = "api.wandb.ai"
 _INIT_SECONDS = 15
@@ -41,7 +43,7 @@ def build_loggers(
     *,
     resume_step: int | None = None,
 ) -> list[Logger]:
-    """The loggers of a run: CSV first, then W&B when its mode is not ``disabled`` and it can be had.
+    """The loggers of a run: CSV, TensorBoard if wanted, W&B if it is not ``disabled`` and can be had.
 
     Nothing here asks a question or ends the run: without credentials, when the server refuses or does not
     answer, or when wandb cannot be imported, one line says so and CSV goes on alone.
@@ -60,6 +62,9 @@ def build_loggers(
     if getattr(rank_zero_only, "rank", 0) not in (None, 0):  # rank 0 alone logs and touches files
         return loggers
     folder.mkdir(parents=True, exist_ok=True)
+    if wandb_config.tensorboard:
+        since = resume_step if resumed else None
+        loggers.append(TensorBoardLogger(RunFolder(folder).tensorboard, project, exp_id, since))
     if wandb_config.mode == "disabled":
         return loggers
     if wandb_config.mode == "online" and not has_wandb_credentials(environ):

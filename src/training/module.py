@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,24 +16,25 @@ from torch.optim import Optimizer
 
 from ..config import Experiment
 from ..data.batch import NOTE_COLUMNS, Batch, ValidationItem
-from ..evaluation import score_keys
+from ..evaluation import Scoring
 from ..losses import NoteColumns
 from ..model import build_model
-from ..optim import build_optimizer, build_scheduler
+from ..optim import build_optimizer, build_scheduler, paces_itself
 from ..tokenizer import NoteTokenizer
-from .counting import CountingModule
+from .compiling import compiled_passes
 from .faults import StepFault
 from .nonfinite import NonFiniteGuard, Verdict
-from .objective import Outputs, build_objective
+from .objective import Outputs, build_objective, label_mask
+from .patterns import freeze
 from .plan import RunPlan, plan_run
-from .state import checkpoint_extras, settle_loops
+from .resuming import ResumableModule
 from .statistics import running_statistics, share_statistics
 from .steps import StepReport, seed_step
 from .throughput import Throughput, TrainingClock
-from .validation import Validator, Vocabulary
+from .validation import Validator
 
 
-class TranscriptionModule(CountingModule):
+class TranscriptionModule(ResumableModule):
     """Trains the network of an experiment.
 
     Args:
@@ -41,7 +42,7 @@ class TranscriptionModule(CountingModule):
         tokenizer: of the run's task and segment length.
         plan: lengths of the run; by default that of a single process.
         set_names: names of the evaluation sets, in the order of ``ValidationItem.set_index``.
-        vocabularies: evaluation classes of each set; by default no class is scored apart.
+        scoring: what is scored of each evaluation set; by default no class is scored apart.
         has_scaler: fp16 with a gradient scaler.
         fault: ``AMT_FAULT``.
         fault_memory: file that remembers that the fault has struck.
@@ -57,7 +58,7 @@ class TranscriptionModule(CountingModule):
         *,
         plan: RunPlan | None = None,
         set_names: Sequence[str] = ("validation",),
-        vocabularies: Sequence[Vocabulary] | None = None,
+        scoring: Sequence[Scoring] | None = None,
         has_scaler: bool = False,
         fault: str = "",
         fault_memory: Path | None = None,
@@ -77,11 +78,16 @@ class TranscriptionModule(CountingModule):
             tokenizer.num_channels,
             pad_id=tokenizer.pad_id,
             eos_id=tokenizer.eos_id,
-            max_length=tokenizer.max_length,
+            max_length=tokenizer.sequence_length,
         )
         if experiment.model.shift_embedding_init == "sinusoid":
             self.model.init_shift_embeddings(tokenizer.token_range("shift"), tokenizer.seconds_per_step)
+        self.model.recompute_activations(experiment.trainer.activation_checkpointing)
+        self._compiled = compiled_passes(self.model) if experiment.trainer.compile else None
+        self.frozen = freeze(self.model, experiment.optimizer.freeze)
+        """What is not trained, in words; empty when everything is."""
         self.objective = build_objective(experiment, tokenizer)
+        self.label_mask = label_mask(tokenizer)
         trainer = experiment.trainer
         self.guard = NonFiniteGuard(
             self.model,
@@ -95,30 +101,21 @@ class TranscriptionModule(CountingModule):
         self.clock = TrainingClock()
         self.throughput = Throughput(self.clock)
         names = list(set_names)
-        vocabularies = [{} for _ in names] if vocabularies is None else list(vocabularies)
+        scorings = [Scoring() for _ in names] if scoring is None else list(scoring)
         self.validator = Validator(
             self.model,
             tokenizer,
-            dict(zip(names, vocabularies, strict=True)),
+            dict(zip(names, scorings, strict=True)),
             batch_size=experiment.bsz.validation,
             world_size=self.plan.world_size,
             write_output=write_output,
         )
-        self.validation_keys = {
-            f"validation/macro_{key}" for vocabulary in vocabularies for key in score_keys(vocabulary)
-        } | {"val_loss"}
+        self.validation_keys = self.validator.keys() | {"val_loss"}
         self.last_score: float | None = None
         """``macro_onset_f`` of the last validation."""
-        self.last_validated_step = -1
-        self.stop_reason = ""
-        """Why training ended early, in words; empty when it did not."""
-        self.stopped_by_signal = False
         self._verdict: Verdict | None = None
-
-    @property
-    def saving_allowed(self) -> bool:
-        """False while the losses are not finite; nothing is saved then."""
-        return self.guard.saving_allowed
+        self._num_truncated: Tensor = torch.zeros((), dtype=torch.int64)
+        """Label sequences cut in this process, on the device of the batches."""
 
     # --- a step -------------------------------------------------------------------------------------
 
@@ -131,6 +128,7 @@ class TranscriptionModule(CountingModule):
             config.learning_rate,
             config.weight_decay,
             config.betas,
+            lr_decay=config.lr_decay,
             gradient_scaler=self.has_scaler,
         )
         self.schedule = build_scheduler(
@@ -140,6 +138,7 @@ class TranscriptionModule(CountingModule):
             final=schedule.final_cosine,
             total_steps=self.plan.max_steps,
             time_budget=self.plan.budget_seconds > 0,
+            self_paced=paces_itself(config.name, config.learning_rate),
         )
         self._steer_schedule(self.clock.elapsed)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self.schedule, "interval": "step"}}
@@ -164,7 +163,7 @@ class TranscriptionModule(CountingModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The weighted sum of the objective's terms on one batch."""
-        outputs = self._forward(batch.audio, batch.labels, batch.notes)
+        outputs = self._forward(batch)
         loss, terms = self.objective(outputs, self.global_step)
         if outputs.frames is not None and "frame" not in self.objective.active(self.global_step):
             loss = loss + 0.0 * outputs.frames.float().sum()  # DDP wants every parameter to take part
@@ -172,6 +171,7 @@ class TranscriptionModule(CountingModule):
             loss = loss * math.nan
         num_tokens = (batch.labels != self.tokenizer.pad_id).sum()
         self.guard.observe(loss, terms, outputs.logits, num_tokens)
+        self._num_truncated = self._num_truncated + batch.num_truncated
         return loss
 
     def configure_gradient_clipping(
@@ -186,16 +186,17 @@ class TranscriptionModule(CountingModule):
             step=self.global_step + 1,
             clip=self.experiment.trainer.gradient_clip,
             elapsed_seconds=self.clock.elapsed,
-            stop=self._wants_stop(),
+            stop=self.wants_stop(),
         )
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any | None) -> None:
         """Called once the step is complete, before any callback sees its end: count it, set the next rate."""
         verdict = self._verdict
         assert verdict is not None
-        rate = self.schedule.get_last_lr()[0]
+        rate = self.schedule.current_rate
         self.report = StepReport(self.global_step, verdict.loss, rate, verdict.grad_norm, verdict.dropped)
         self.epoch_loss.add(self.report)
+        self.log_epoch_mean(self.report.step)  # before a callback saves this step
         self._steer_schedule(verdict.elapsed_seconds)
         self.schedule.step()
         self.show_epoch()
@@ -222,119 +223,69 @@ class TranscriptionModule(CountingModule):
                 "grad_norm": report.grad_norm,
                 "num_dropped_steps": float(self.guard.num_dropped),
                 "nan_lr_scale": self.guard.lr_scale,
+                "truncated_labels": float(self._num_truncated),
                 **self.throughput.read(),
             }
             self.log_numbers(values, on_step=True)
-        self.log_epoch_mean(report.step)
         self.fault.strike(report.step, self.global_rank, self.trainer.strategy.barrier)
         if verdict.stop:
-            self._stop()
+            self.stop_by_signal()
 
-    def _forward(self, audio: Tensor, labels: Tensor, notes: Tensor) -> Outputs:
-        encoded = self.model.encode(audio)
-        logits = self.model.decode_logits(encoded, labels)
-        columns = NoteColumns(**dict(zip(NOTE_COLUMNS, notes.unbind(-1), strict=True)))
-        return Outputs(logits, labels, self.model.frame_logits(encoded), columns)
+    def _forward(self, batch: Batch) -> Outputs:
+        encode, decode = self._compiled or (self.model.encode, self.model.decode_logits)
+        encoded = encode(batch.audio)
+        logits = decode(encoded, batch.labels)
+        columns = NoteColumns(**dict(zip(NOTE_COLUMNS, batch.notes.unbind(-1), strict=True)))
+        labels = self.label_mask(batch.labels, batch.channel_annotated, batch.channel_complete)
+        frames = self.model.frame_logits(encoded)
+        return Outputs(logits, labels, frames, columns, batch.fully_annotated, encoded.balance)
 
     def _steer_schedule(self, elapsed_seconds: float) -> None:
         budget = self.plan.budget_seconds
         self.schedule.time_share = min(1.0, elapsed_seconds / budget) if budget else 0.0
         self.schedule.factor = self.guard.lr_scale
 
-    def _wants_stop(self) -> bool:
-        return any(_signal_flag(callback) for callback in self.trainer.checkpoint_callbacks)
-
-    def _stop(self) -> None:
-        """All ranks come here at the same step: save and leave without another validation."""
-        self.stop_reason = "a signal"
-        self.stopped_by_signal = True
-        for callback in self.trainer.checkpoint_callbacks:
-            save_and_stop = getattr(callback, "save_and_stop", None)
-            if save_and_stop is not None:
-                save_and_stop(self.trainer)
-        self.trainer.limit_val_batches = 0
-        self.trainer.should_stop = True
-
     # --- validation ---------------------------------------------------------------------------------
 
     def on_validation_start(self) -> None:
         """The clock of training stands still; every rank decodes with the statistics of rank 0."""
         self.clock.pause()
+        self.validation_cut = False
         share_statistics(running_statistics(self.model), self.plan.world_size)
-        self.validator.start(self.trainer.precision_plugin.forward_context, self.device)
+        self.validator.start(
+            self.trainer.precision_plugin.forward_context, self.device, self.some_rank_wants_stop
+        )
+
+    def on_validation_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """A signal ends a validation between two songs, and between two batches of windows."""
+        if self.some_rank_wants_stop():
+            raise StopIteration  # Lightning's loop over the songs takes it for their end
 
     def validation_step(self, item: ValidationItem, batch_idx: int) -> None:
         """Queue one song; its windows are decoded together with those of others."""
         self.validator.add(item, self.global_step)
 
     def on_validation_epoch_end(self) -> None:
-        """Decode what is left, add up over ranks, log."""
+        """Decode what is left, add up over ranks, log; nothing when a signal cut the validation short."""
         values = self.validator.finish(self.global_step)
+        if self.validator.cut:
+            self.validation_cut = True
+            return
         self.last_score = values.get("validation/macro_onset_f")
         self.last_validated_step = self.global_step
+        if remark := self.schedule.observe(self.last_score):
+            rank_zero_info(remark)
         self.log_numbers(values, on_step=False)
 
     def on_validation_end(self) -> None:
-        """Training goes on."""
+        """Training goes on, or ends where a signal cut the validation short."""
         self.clock.run()
+        if self.validation_cut:
+            self.stop_by_signal()
 
-    # --- start and resume ---------------------------------------------------------------------------
-
-    def on_train_start(self) -> None:
-        """Take the loops' place from the checkpoint; run a validation that was due and not finished."""
-        self.fault.arm()
-        self.show_epoch()
-        loop = self.trainer.fit_loop.epoch_loop
-        loop.restarting = False  # the state was settled at a step's end: nothing is half done
-        step = self.global_step
-        interval = self.experiment.trainer.val_interval
-        due = step > 0 and step % interval == 0 and self.last_validated_step < step
-        first = step == 0 and self.experiment.trainer.validate_before_fit
-        if (due or first) and self.trainer.enable_validation:
-            if due:
-                rank_zero_info(f"the validation that was due at step {step} runs first")
-            self.trainer.validating = True
-            loop.val_loop.run()
-            self.trainer.training = True
-        self.clock.run()
+    # --- start and end ------------------------------------------------------------------------------
 
     def on_train_end(self) -> None:
         """Stop the clock; wait for files of validation that are still being written."""
         self.clock.pause()
         self.validator.close()
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what a file needs to stand alone, in plain types."""
-        checkpoint["epoch"] = self.epoch_number
-        checkpoint |= checkpoint_extras(self.experiment, self.tokenizer.task)
-        checkpoint["amt_state"] = {
-            "consumed_samples": self.consumed_samples,
-            "last_validated_step": self.last_validated_step,
-            "nan_lr_scale": self.guard.lr_scale,
-            "elapsed_seconds": self.clock.elapsed,
-            "num_dropped_steps": self.guard.num_dropped,
-            "epoch_loss": self.epoch_loss.to_list(),
-        }
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take over the place in the run; bring the loops' counters to the end of a step."""
-        state: Mapping[str, Any] = checkpoint["amt_state"]
-        step = int(checkpoint["global_step"])
-        self.continue_from(step, int(state["consumed_samples"]))
-        self.guard.last_good_step = step
-        self.last_validated_step = int(state["last_validated_step"])
-        self.guard.lr_scale = float(state["nan_lr_scale"])
-        self.guard.num_dropped = int(state.get("num_dropped_steps", 0))
-        self.epoch_loss.load_list(state.get("epoch_loss", (0.0, 0)))
-        self.clock.restore(float(state["elapsed_seconds"]))
-        if self.guard.lr_scale < 1:
-            rank_zero_info(
-                f"the learning rate stays multiplied by {self.guard.lr_scale:g} (nan_lr_scale of the "
-                f"checkpoint, after {self.guard.num_dropped} dropped steps)"
-            )
-        settle_loops(checkpoint, self.experiment.trainer.accumulate_grad_batches, fused=not self.has_scaler)
-
-
-def _signal_flag(callback: Any) -> bool:
-    flag = getattr(callback, "signal_flag", None)
-    return bool(flag is not None and flag())

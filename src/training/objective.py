@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..config import Experiment
-from ..losses import NoteColumns, Objective, Term, frame_loss, token_cross_entropy
+from ..losses import LabelMask, NoteColumns, Objective, Term, frame_loss, token_cross_entropy
 from ..tokenizer import NoteTokenizer
 
 
@@ -18,10 +18,21 @@ class Outputs:
     logits: Tensor
     """(B, C, N, V)."""
     labels: Tensor
-    """(B, C, N)."""
+    """(B, C, N) of :func:`label_mask`: PAD where nothing is to be learned."""
     frames: Tensor | None
     """(B, T, outputs of the frame head)."""
     notes: NoteColumns
+    fully_annotated: Tensor | None = None
+    """(B,) bool: False where a target instrument sounds without notes; None: true of all samples."""
+    balance: Tensor | None = None
+    """How evenly experts were used; None without experts."""
+
+
+def label_mask(tokenizer: NoteTokenizer) -> LabelMask:
+    """What the labels of a task teach."""
+    passing = [tokenizer.token_range(kind) for kind in ("shift", "program", "tie")]
+    passing.append(range(tokenizer.eos_id, tokenizer.eos_id + 1))
+    return LabelMask(tokenizer.pad_id, tokenizer.token_range("extra"), tuple(passing))
 
 
 def build_objective(experiment: Experiment, tokenizer: NoteTokenizer) -> Objective[Outputs]:
@@ -42,9 +53,17 @@ def build_objective(experiment: Experiment, tokenizer: NoteTokenizer) -> Objecti
 
     def frame(outputs: Outputs) -> dict[str, Tensor]:
         assert outputs.frames is not None
-        return frame_loss(outputs.frames, outputs.notes, experiment.model.frame_groups, seconds)
+        return frame_loss(
+            outputs.frames, outputs.notes, experiment.model.frame_groups, seconds, outputs.fully_annotated
+        )
+
+    def balance(outputs: Outputs) -> Tensor:
+        assert outputs.balance is not None, "the network has experts and is in training mode"
+        return outputs.balance
 
     terms: list[Term[Outputs]] = [Term("token_ce", token_ce)]
     if config.frame_weight > 0:
         terms.append(Term("frame", frame, config.frame_weight, config.frame_until))
+    if config.moe_balance_weight > 0:
+        terms.append(Term("moe_balance", balance, config.moe_balance_weight))
     return Objective(terms)

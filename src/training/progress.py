@@ -115,6 +115,9 @@ class ProgressLine(Callback):
         """Print the scores of a validation on a line of their own."""
         if not trainer.is_global_zero or trainer.sanity_checking:
             return
+        if getattr(pl_module, "validation_cut", False):
+            self._print(f"validation  step {pl_module.global_step}  cut short by a signal")
+            return
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         parts = [f"step {pl_module.global_step}"]
         for name, label in (

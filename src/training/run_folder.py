@@ -6,6 +6,7 @@ Standard library only. Layout::
         checkpoints/     last.ckpt, its last.json, the best files, preval-step=N.ckpt, step=N.ckpt
         config.json      the run's Experiment and where each value came from
         metrics.csv      everything that was logged
+        tensorboard/     the same for TensorBoard, with --tensorboard
         wandb_id.txt     id of the W&B run, so that a resumed run goes on in the same one
         outputs/         what validation writes (MIDI)
         faults.txt       which drills of AMT_FAULT have struck here
@@ -17,12 +18,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from ..model.checkpoint_names import CHECKPOINTS, LAST_NAME
+from ..model.checkpoint_write import sync_folder, write_text
 
 _PREVIOUS = re.compile(r"previous-(\d+)")
 _TEMPORARY = re.compile(r"\..+\.\d+\.tmp")
@@ -53,6 +53,11 @@ class RunFolder:
     def metrics(self) -> Path:
         """CSV file of everything that was logged."""
         return self.root / "metrics.csv"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Folder of TensorBoard's event files."""
+        return self.root / "tensorboard"
 
     @property
     def wandb_id(self) -> Path:
@@ -118,7 +123,7 @@ def move_aside(root: Path) -> Path | None:
     target.mkdir()
     for entry in sorted(entries, key=lambda entry: entry.name != CHECKPOINTS):
         os.replace(entry, target / entry.name)
-    _sync_folder(root)
+    sync_folder(root)
     return target
 
 
@@ -130,36 +135,8 @@ def write_config(root: Path, text: str) -> Path:
     return path
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text`` in UTF-8, whole or not at all."""
-    with replaced_file(path) as file:
-        file.write(text.encode("utf-8"))
-
-
-@contextlib.contextmanager
-def replaced_file(path: Path) -> Iterator[BinaryIO]:
-    """A binary file that becomes ``path`` when the block ends without an error.
-
-    The bytes go to a temporary file in the same folder, are flushed and synced to the disk, then renamed
-    over ``path``, and the folder is synced: a kill or a power cut at any instant leaves the old file or
-    the new one, both whole. A link at ``path`` is replaced, not followed.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-    _sync_folder(path.parent)
-
-
 def remove_stale_temporaries(folder: Path) -> list[str]:
-    """Delete what a killed :func:`replaced_file` left in ``folder``; returns the names."""
+    """Delete what a killed ``replaced_file`` left in ``folder``; returns the names."""
     removed: list[str] = []
     for entry in sorted(folder.iterdir()) if folder.is_dir() else []:
         if _TEMPORARY.fullmatch(entry.name) and entry.is_file():
@@ -167,13 +144,3 @@ def remove_stale_temporaries(folder: Path) -> list[str]:
                 entry.unlink()
                 removed.append(entry.name)
     return removed
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make renames in ``folder`` durable, where the file system can (some network drives cannot)."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

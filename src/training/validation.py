@@ -9,21 +9,33 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
+from ..config.tasks import Task
+from ..config.vocabularies import get_drum_vocab, get_program_vocab
 from ..data.batch import ValidationItem
 from ..data.collate import trim_to_bucket
-from ..evaluation import MetricSums, score_keys, score_notes
+from ..data.dataset import ScoredSet
+from ..evaluation import HEADLINE_KEYS, MetricSums, Scoring
 from ..losses.token_ce import token_losses
 from ..model.transcriber import Transcriber
-from ..notes.note import Note, NoteArray
+from ..notes.note import DRUM_PROGRAM, Note, NoteArray
 from ..tokenizer import NoteTokenizer
+from .objective import label_mask
 
-Vocabulary = Mapping[str, Sequence[int]]
 Context = Callable[[], AbstractContextManager[object]]
+
+
+def scoring_of(scored: ScoredSet, task: Task) -> Scoring:
+    """What is scored of the songs of a set: its classes, or those of the task where it names none."""
+    vocab = get_program_vocab(scored.eval_vocab or task.eval_vocab)
+    drum_vocab = get_drum_vocab(scored.eval_drum_vocab or task.drum_vocab)
+    # A mix may score a preset by other classes than its own; those it has in common stay octave-free.
+    return Scoring(vocab, drum_vocab, tuple(name for name in scored.octave_free if name in vocab))
 
 
 @dataclass
@@ -35,6 +47,12 @@ class _Song:
     notes: NoteArray
     num_windows: int
     step: int
+    subtask: str | None
+    known_programs: npt.NDArray[np.bool_] | None
+    annotated: Tensor
+    """(C,) bool as in ``Batch.channel_annotated``."""
+    complete: Tensor
+    """(C,) bool as in ``Batch.channel_complete``."""
     ids: list[Tensor] = field(default_factory=list)
     """Decoded rows (C, N) of the windows so far."""
 
@@ -49,7 +67,7 @@ class Validator:
     Args:
         model: the network itself, not a DDP wrapper.
         tokenizer: of the run.
-        sets: name of each evaluation set to the classes scored apart, in the order of ``set_index``.
+        sets: name of each evaluation set to what is scored of its songs, in the order of ``set_index``.
         batch_size: windows decoded together.
         world_size: ranks whose sums are added.
         write_output: called in a thread of its own with (song id, set name, step, notes).
@@ -59,7 +77,7 @@ class Validator:
         self,
         model: Transcriber,
         tokenizer: NoteTokenizer,
-        sets: Mapping[str, Vocabulary],
+        sets: Mapping[str, Scoring],
         *,
         batch_size: int,
         world_size: int = 1,
@@ -68,22 +86,33 @@ class Validator:
         self._model = model
         self._tokenizer = tokenizer
         self._names = list(sets)
-        self._vocabularies = list(sets.values())
+        self._scoring = list(sets.values())
+        self._label_mask = label_mask(tokenizer)
         self._batch_size = batch_size
         self._world_size = world_size
         self._write_output = write_output
         self._writer: ThreadPoolExecutor | None = None
         self._writing: list[Future[object]] = []
-        self._sums = MetricSums({name: score_keys(vocabulary) for name, vocabulary in sets.items()})
+        self._sums = MetricSums({name: scoring.keys() for name, scoring in sets.items()}, HEADLINE_KEYS)
         self.start(nullcontext, torch.device("cpu"))
 
-    def start(self, context: Context, device: torch.device) -> None:
+    def keys(self) -> set[str]:
+        """The names :meth:`finish` may give, ``val_loss`` aside."""
+        return set(self._sums.compute("validation/", skip_empty=False))
+
+    def start(
+        self, context: Context, device: torch.device, interrupted: Callable[[], bool] = lambda: False
+    ) -> None:
         """Forget the last validation.
 
         Args:
             context: opens the precision the network runs in.
             device: where it runs.
+            interrupted: whether this validation is to end at once; asked before each batch of windows.
         """
+        self._interrupted = interrupted
+        self.cut = False
+        """Some rank was interrupted: the numbers of this validation are not those of all songs."""
         self._context = context
         self._device = device
         self._sums.reset()
@@ -95,10 +124,20 @@ class Validator:
         """Queue a song; decodes whenever enough windows wait. Empty places do nothing."""
         if not item.valid or not len(item.audio):
             return
-        song = _Song(item.song_id, item.set_index, item.notes, len(item.audio), step)
+        song = _Song(
+            item.song_id,
+            item.set_index,
+            item.notes,
+            len(item.audio),
+            step,
+            item.subtask,
+            item.known_programs,
+            self._channels(item.channel_annotated),
+            self._channels(item.channel_complete),
+        )
         for audio, labels in zip(item.audio, item.labels, strict=True):
             self._queue.append((song, audio, labels))
-        while len(self._queue) >= self._batch_size:
+        while len(self._queue) >= self._batch_size and not self._interrupted():
             self._decode_batch()
 
     def finish(self, step: int = 0) -> dict[str, float]:
@@ -106,17 +145,23 @@ class Validator:
 
         Returns:
             ``val_loss`` (token cross-entropy, mean over tokens), ``validation/({set}){key}`` and
-            ``validation/macro_{key}`` (mean over the files of all sets); keys without a value are left out.
+            ``validation/macro_{key}`` (mean over the files of all sets), and ``validation/micro_{key}`` for
+            the keys of whole files (their counts pooled); keys without a value are left out. Nothing when
+            it was :attr:`cut` short.
         """
-        while self._queue:
+        while self._queue and not self._interrupted():
             self._decode_batch()
+        cut = float(self._interrupted())
         shared = torch.tensor(
-            [*self._sums.to_list(), *self._loss.tolist(), float(self._num_failed)], dtype=torch.float64
+            [*self._sums.to_list(), *self._loss.tolist(), float(self._num_failed), cut], dtype=torch.float64
         )
         if self._world_size > 1:
             shared = shared.to(self._device)
             dist.all_reduce(shared)
-        *sums, loss, tokens, failed = shared.tolist()
+        *sums, loss, tokens, failed, cut = shared.tolist()
+        self.cut = cut > 0
+        if self.cut:
+            return {}
         self._sums.load_list(sums)
         if failed:
             rank_zero_warn(
@@ -143,8 +188,8 @@ class Validator:
         with self._context():
             encoded = self._model.encode(audio)
             logits = self._model.decode_logits(encoded, labels)
-            mask, losses = token_losses(logits, labels, pad_id=self._tokenizer.pad_id)
-            ids = self._model.decode_greedily(encoded).cpu()
+            mask, losses = token_losses(logits, self._taught(labels, taken), pad_id=self._tokenizer.pad_id)
+            ids = self._model.decode_greedily(encoded, prefix=self._prefix(taken)).cpu()
         self._loss[0] += losses.sum(dtype=torch.float64).cpu()
         self._loss[1] += mask.sum().cpu()
         for (song, _, _), row in zip(taken, ids, strict=True):
@@ -152,11 +197,32 @@ class Validator:
             if len(song.ids) == song.num_windows:
                 self._score(song)
 
+    def _channels(self, mask: npt.NDArray[np.bool_] | None) -> Tensor:
+        if mask is None:
+            return torch.ones(self._tokenizer.num_channels, dtype=torch.bool)
+        return torch.from_numpy(mask)
+
+    def _taught(self, labels: Tensor, taken: Sequence[tuple[_Song, Tensor, Tensor]]) -> Tensor:
+        """Labels (B, C, N) without what training would leave out."""
+        annotated = torch.stack([song.annotated for song, _, _ in taken]).to(self._device)
+        complete = torch.stack([song.complete for song, _, _ in taken]).to(self._device)
+        return self._label_mask(labels, annotated, complete)
+
+    def _prefix(self, taken: Sequence[tuple[_Song, Tensor, Tensor]]) -> Tensor | None:
+        """(B, P) task tokens of what each song is asked for."""
+        if not self._tokenizer.prefix_length:
+            return None
+        rows = [self._tokenizer.prefix_ids(song.subtask) for song, _, _ in taken]
+        return torch.tensor(rows, device=self._device)
+
     def _score(self, song: _Song) -> None:
         try:
             estimate = self._tokenizer.decode(_join(song.ids, self._tokenizer.pad_id)).notes
-            vocabulary = self._vocabularies[song.set_index]
-            self._sums.update(song.set_index, score_notes(song.notes, estimate, vocabulary))
+            if song.known_programs is not None:  # a note nobody annotated is neither right nor wrong
+                estimate = [note for note in estimate if song.known_programs[_program(note)]]
+            seconds = song.num_windows * self._tokenizer.segment_samples / self._tokenizer.sample_rate
+            counts = self._scoring[song.set_index].counts(song.notes, estimate, duration=seconds)
+            self._sums.update(song.set_index, counts.scores(), counts.ratios())
         except Exception as error:  # one bad song must not end a run of days
             self._num_failed += 1
             rank_zero_warn(f"validation: {song.song_id} could not be scored: {type(error).__name__}: {error}")
@@ -177,6 +243,10 @@ class Validator:
             error = future.exception()
             if error is not None:
                 rank_zero_warn(f"validation output could not be written: {error}")
+
+
+def _program(note: Note) -> int:
+    return DRUM_PROGRAM if note.is_drum else note.program
 
 
 def _join(rows: Sequence[Tensor], pad_id: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

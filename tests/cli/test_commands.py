@@ -67,6 +67,23 @@ def test_ways_to_start(how: str, tmp_path: Path) -> None:
     assert "my logs é" in done.stdout
 
 
+def test_identity_of_a_run_that_could_not_begin_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from amt.cli.train import main
+
+    monkeypatch.setenv("AMT_LOG_DIR", str(tmp_path / "logs"))
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path / "data"))
+    assert main(["exp", "-d", "nosuch", "--print-identity"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "nosuch" in err
+    monkeypatch.setenv("AMT_EXCLUDE_PRESETS", "nosuch")
+    assert main(["exp", "--print-identity"]) == 2
+    assert "AMT_EXCLUDE_PRESETS" in capsys.readouterr().err
+    assert not (tmp_path / "logs").exists()
+
+
 def test_entry_file_does_not_shadow_other_names() -> None:
     """The package's folder is taken off the path: config, data and test stay free names."""
     code = (
@@ -176,12 +193,9 @@ def test_predict_passes_on_what_was_said(
 ) -> None:
     monkeypatch.setenv("AMT_LOG_DIR", str(tmp_path))
     line = ["exp@last.ckpt", "a b.wav", "c.wav", "-o", "out é", "--format", "midi", "png", "-p", "proj"]
-    assert (
-        predict.main(
-            [*line, "--device", "cpu", "--batch-size", "3", "--overlap", "0.25", "--reference", "r.mid"]
-        )
-        == 0
-    )
+    line += ["--device", "cpu", "--batch-size", "3", "--overlap", "0.25", "--reference", "r.mid"]
+    line += ["--subtask", "singing-only", "--constrain", "--instruments", "Bass", "drums"]
+    assert predict.main([*line, "--decode-precision", "INT8"]) == 0
     [(spec, inputs, settings)] = calls
     assert (spec, inputs) == ("exp@last.ckpt", [Path("a b.wav"), Path("c.wav")])
     assert settings == {
@@ -191,6 +205,10 @@ def test_predict_passes_on_what_was_said(
         "device": "cpu",
         "batch_size": 3,
         "overlap": 0.25,
+        "subtask": "singing-only",
+        "constrain": True,
+        "instruments": ("Bass", "drums"),
+        "decode_precision": "int8",
         "formats": ("mid", "png"),
         "reference": Path("r.mid"),
     }
@@ -202,10 +220,11 @@ def test_predict_fits_the_function_it_calls() -> None:
     parameters = inspect.signature(run_predict).parameters
     assert set(parameters) == {
         *("spec", "inputs", "out", "project", "log_dir", "device", "batch_size", "overlap", "formats"),
-        "reference",
+        *("reference", "subtask", "constrain", "instruments", "decode_precision"),
     }
     assert parameters["formats"].default == tuple(predict.PREDICT_DEFAULTS["--format"].split())
     assert parameters["device"].default == predict.PREDICT_DEFAULTS["--device"]
+    assert parameters["decode_precision"].default == predict.PREDICT_DEFAULTS["--decode-precision"]
     assert list(WRITERS) == list(predict.FORMATS)
 
 

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from amt.cli.assemble import Resolved, leaves, replace_leaves, resolve, show
+from amt.cli.assemble import Resolved, option_targets, resolve, show
 from amt.cli.options import OPTIONS
 from amt.cli.parser import Option, UsageError, parse
 from amt.cli.published import UNAVAILABLE
 from amt.cli.train import option_defaults
 from amt.config.environment import VARIABLES, read_environment
 from amt.config.experiment import Experiment
+from amt.config.leaves import leaves, replace_leaves
+from amt.config.model import ModelConfig
 from amt.config.recipes import AUGMENT_PROFILES, RECIPES
 
 STANDARD = (
@@ -25,7 +27,12 @@ STANDARD = (
 # Values that differ from the defaults and fit them; options with one choice only have no other value.
 SAMPLES: dict[str, str] = {
     "--project": "other",
+    "--init-include": "encoder *norm*",
+    "--init-exclude": "decoder",
+    "--freeze": "encoder *norm*",
+    "--lr-decay": "0.9",
     "--init-ckpt": "some.ckpt",
+    "--pretrained-t5": "some/folder",
     "--data-preset": "one two",
     "--train-batch-size": "4 12",
     "--num-gpus": "2",
@@ -43,6 +50,8 @@ SAMPLES: dict[str, str] = {
     "--input-frames": "98301",
     "--hop-length": "160",
     "--task": "mc13_fsingle_vocal",
+    "--encoder-type": "t5",
+    "--decoder-type": "multi-t5 -tk mc13_256 -nl 26",
 }
 NEEDS: dict[str, str] = {
     "--conv-time-stride": "-preenc strided",
@@ -50,7 +59,24 @@ NEEDS: dict[str, str] = {
     "--shift-embedding-init": "--memory-positions sinusoid",
     "--frame-weight": "--frame-head voice",
     "--pitch-check": "--frame-head voice",
+    "--moe-balance-weight": "-ff moe",
+    "--rope-partial-pe": "-epe rope",
+    "--rope-apply-to-keys": "-epe rope",
+    "--rotary-type": "-epe rope",
+    "--rope-width": "-epe rope",
+    "--alibi-scale": "-epe alibi",
+    "--encoder-type": "-ac melspec",
+    "--encoder-layers": "-enc t5 -ac melspec",
+    "--encoder-d-ff": "-enc t5 -ac melspec",
+    "--encoder-d-kv": "-enc t5 -ac melspec",
+    "--conformer-kernel": "-enc conformer -ac melspec",
+    "--layer-drop": "-enc conformer -ac melspec",
 }
+ALSO: dict[str, set[str]] = {
+    "--encoder-type": {"model.pre_encoder.type", "model.pre_decoder_type"},
+    "--decoder-type": {"model.pre_decoder_type", "task", "model.encoder.num_latents"},
+}
+"""Leaves that follow, by default or because the sample must fit together."""
 
 
 def built(line: str, environ: Mapping[str, str] | None = None) -> Resolved:
@@ -81,18 +107,20 @@ def test_each_option_changes_what_it_says_and_nothing_else(option: Option) -> No
     for name in option.names:
         after = built(f"{needs} {name} {sample(option)}")
         values = dict(leaves(after.experiment))
+        targets = set(option_targets(option, after.experiment.model.encoder_type))
         changed = {leaf for leaf in values if values[leaf] != before[leaf]}
         if len(option.choices) == 1:
             assert changed == set()
         else:
-            assert changed == set(option.targets)
-        assert {leaf for leaf, origin in after.origins.items() if origin == name} == set(option.targets)
+            assert changed == targets | ALSO.get(option.long, set())
+        assert {leaf for leaf, origin in after.origins.items() if origin == name} == targets
 
 
 def test_every_option_sets_something_or_is_handled() -> None:
     without = {option.long for option in OPTIONS if not option.targets}
     commands = {"--help", "--help-env", "--print-identity", "--print-config", "--recipe", "--augment"}
-    assert without == commands | {"--rope-partial-pe", "--rope-apply-to-keys"}
+    commands |= {"--model", "--override-optim", "--config", "--set", "--dry-run"}
+    assert without == commands
 
 
 def test_names_are_unique_and_disjoint_from_the_unavailable() -> None:
@@ -232,9 +260,10 @@ def test_recipes_frame_head_can_be_taken_away() -> None:
     ("line", "parts"),
     [
         ("-bsz 5 12", ["-bsz 5 12", "-bsz 4 12", "-bsz 6 12"]),
-        ("-rp 1", ["no rotary", "-epe"]),
-        ("-rk true", ["no rotary"]),
-        ("-rt ppl", ["-rt", "Leave it out"]),
+        ("-rp 1", ["-rp", "-epe rope"]),
+        ("-rk true", ["-rk", "-epe rope"]),
+        ("-rt lll", ["-rt", "-epe rope"]),
+        ("-epe rope -rt pq", ["-rt", "ppl"]),
         ("-b google/t5-v1_1-small", ["-b", "means nothing here"]),
         ("-df 128", ["-df"]),
         ("-tenc 1", ["-tenc"]),
@@ -242,11 +271,34 @@ def test_recipes_frame_head_can_be_taken_away() -> None:
         ("-twe 1", ["-twe"]),
         ("-debug 1", ["-debug"]),
         ("--tie-word-embedding 1", ["-twe"]),
-        ("-nmoe 8", ["not part of this version"]),
         ("-tk mc13", ["13 channels", "mc13_fsingle"]),
         ("-tk mc13_fsingel", ["mc13_fsingle"]),
-        ("-enc t5", ["perceiver-tf"]),
-        ("-dec multi-t5", ["t5"]),
+        ("-enc t5", ["-ac melspec -nmel 512", "--d-model 1024"]),
+        ("-enc t5 -ac melspec -nmel 128", ["128 bins", "-nmel 512", "--d-model 128"]),
+        ("-enc t5 -ac melspec -preenc conv", ["-enc t5", "-preenc none"]),
+        ("-enc t5 -ac melspec -predec linear", ["-enc t5", "-predec none"]),
+        ("-enc t5 -ac melspec -epe rope", ["-enc t5", "sinusoidal"]),
+        ("-enc t5 -ac melspec -nl 8", ["-nl", "-enc perceiver-tf", "leave it out"]),
+        ("-enc t5 -ac melspec -tk mc13 -dec multi-t5", ["-enc t5", "-enc perceiver-tf"]),
+        ("-enc conformer -ac melspec --num-heads 7", ["--num-heads", "--d-model 512"]),
+        ("-enc conformer -ac melspec --conformer-kernel 4", ["--conformer-kernel", "odd"]),
+        ("-enc conformer -ac melspec --layer-drop 1", ["--layer-drop"]),
+        ("-enc conformer -ac melspec --encoder-d-kv 8", ["--encoder-d-kv", "-enc t5"]),
+        ("--encoder-layers 3", ["--encoder-layers", "t5 and conformer"]),
+        ("-preenc none", ["-enc perceiver-tf", "-preenc conv"]),
+        ("-predec none", ["-predec none", "linear"]),
+        ("-predec mc_shared_linear", ["-dec t5", "-predec mc_shared_linear", "group_linear"]),
+        ("-predec group_linear -nl 26", ["--d-model 512", "26 latents"]),
+        ("-predec conv64 -dpm 32 -dl 32 -pqk 32 -pvc 32", ["-predec conv64", "-dpm"]),
+        ("-dec multi-t5", ["-tk mc13_fsingle", "-dec t5", "mc13_full_plus_256"]),
+        ("-dec multi-t5 -tk mc13", ["24 latents", "13 channels", "-nl 26"]),
+        ("-dec multi-t5 -tk mc13 -nl 26 -predec linear", ["-dec multi-t5", "-predec mc_shared_linear"]),
+        ("-ac melspec -nmel 4", ["-preenc conv", "8 bins"]),
+        ("--d-ff -1", ["--d-ff"]),
+        ("-dff moe --d-ff 64", ["--d-ff", "-dff moe", "-dwf"]),
+        ("--decoder-moe-topk 9", ["--decoder-moe-topk 9", "8 of --decoder-moe-num-experts"]),
+        ("--init-ckpt a --pretrained-t5 b", ["--init-ckpt", "--pretrained-t5"]),
+        ("-pt 1", ["-pt", "--pretrained-t5"]),
         ("-dl 64 -sqr 1", ["-dl 64", "-dpm 128"]),
         ("-g 0", ["-g"]),
         ("-o Adam", ["AdamW"]),
@@ -262,6 +314,31 @@ def test_refusals_name_the_flag_and_a_way_out(line: str, parts: list[str]) -> No
         built(line)
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_kinds_follow_encoder_and_decoder() -> None:
+    """What is not given, or is given as ``default``, is the kind that goes with the others."""
+    for line, kinds in {
+        "": ("conv", "linear"),
+        "-preenc default -predec default -epe default": ("conv", "linear"),
+        "-dec multi-t5 -tk mc13_full_plus_256 -nl 26": ("conv", "mc_shared_linear"),
+        "-enc t5 -ac melspec": ("none", "none"),
+        "-enc conformer -ac melspec -preenc default": ("none", "none"),
+        "-preenc hftt -predec mlp_gelu": ("hftt", "mlp_gelu"),
+        "--recipe quickstart": ("strided", "linear"),
+    }.items():
+        model = built(line).experiment.model
+        assert (model.pre_encoder.type, model.pre_decoder_type) == kinds, line
+
+
+def test_shared_flags_set_the_chosen_encoder() -> None:
+    line = "--num-heads 4 -edr 0.2 -epe none"
+    for kind, record in {"perceiver-tf": "encoder", "t5": "t5_encoder", "conformer": "conformer"}.items():
+        model = built(f"-enc {kind} -ac melspec {line}").experiment.model
+        chosen = getattr(model, record)
+        assert (chosen.num_heads, chosen.dropout, chosen.position_encoding) == (4, 0.2, "none")
+        for other in {"encoder", "t5_encoder", "conformer"} - {record}:
+            assert getattr(model, other) == getattr(ModelConfig(), other)
 
 
 def test_replace_leaves_checks_types() -> None:

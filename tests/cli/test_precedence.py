@@ -88,6 +88,17 @@ def test_contradictions_are_errors_with_both_values(old: Experiment, line: str, 
     assert both in str(caught.value)
 
 
+def test_override_optim_takes_optimizer_and_schedule_from_the_command_line(old: Experiment) -> None:
+    line = "-lr 1e-3 -s cosine -o AdamW --ema 0.9 --seed 6"
+    resolved, sentences = resume(old, built(line), override_optim=True)
+    optimizer = resolved.experiment.optimizer
+    assert (optimizer.learning_rate, optimizer.name, optimizer.ema_decay) == (1e-3, "AdamW", 0.9)
+    assert resolved.experiment.lr_schedule.name == "cosine"
+    assert resolved.experiment.seed == 5
+    assert "optimizer.learning_rate: 0.001 (-lr) holds, not the checkpoint's 0.0003" in sentences
+    assert "seed: the checkpoint's 5 holds, not 6 (--seed)" in sentences
+
+
 def test_a_recipe_is_no_contradiction(old: Experiment) -> None:
     resolved, sentences = resume(old, built("--recipe quickstart"))
     assert resolved.experiment == old
@@ -136,6 +147,13 @@ def test_the_command_resumes_with_the_checkpoints_values(
     shown = capsys.readouterr().out
     assert shown.startswith("run: RESUME at step 3")
     assert "resume: trainer.max_steps: 7 (-it) holds, not the checkpoint's 100" in shown
+    assert "resume: model, tokens, data: the checkpoint's; a flag that contradicts them is an error" in shown
     assert "model.encoder.num_latents=26" in shown
     assert main(["exp", "-nl", "3", "--print-config"]) == 2
     assert "-nl 3, the checkpoint has 26" in capsys.readouterr().err
+    assert main(["exp", "-nl", "3", "--print-identity"]) == 2, "what would be an error is one here too"
+    capsys.readouterr()
+    assert main(["exp", "-lr", "9e-9", "--override-optim", "--print-config"]) == 0
+    assert "optimizer.learning_rate=9e-09 (-lr)" in capsys.readouterr().out
+    assert main(["exp", "-it", "7", "--print-identity"]) == 0
+    assert capsys.readouterr().out.count("\n") == 1

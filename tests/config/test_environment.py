@@ -82,6 +82,21 @@ def test_variables_of_the_scripts_are_known_and_ignored() -> None:
     assert environment == read_environment({})
 
 
+# Section 4 of the requirements, without those of dynamic weights, which this version does not have.
+REQUIRED = """
+AMT_EXCLUDE_PRESETS AMT_VAL_BATCH_SIZE AMT_NUM_WORKERS AMT_PREFETCH_FACTOR AMT_PERSISTENT_WORKERS
+AMT_WARMUP_STEPS AMT_FORCE_SCRATCH AMT_MAX_CONSECUTIVE_NONFINITE_TRAIN_LOSS AMT_NAN_LR_SHRINK_FACTOR
+AMT_MIN_GRAD_SCALE AMT_DEBUG_GRAD_FINITE AMT_DETECT_ANOMALY AMT_WANDB_MINIMAL AMT_ENABLE_LR_MONITOR
+AMT_CHECKPOINT_FILENAME AMT_SAVE_BEFORE_VAL AMT_SAVE_EVERY_N_TRAIN_STEPS AMT_RESET_TOPK_ON_RESUME
+AMT_VALIDATE_BEFORE_FIT AMT_VAL_START_TRAIN_LOSS_THRESHOLD AMT_DDP_FIND_UNUSED_PARAMETERS AMT_ALLOW_REWIND
+AMT_FAULT AMT_FAULTHANDLER_LOG_DIR AMT_DATA_HOME AMT_LOG_DIR
+""".split()  # noqa: SIM905
+
+
+def test_every_required_variable_is_there() -> None:
+    assert set(REQUIRED) <= {variable.name for variable in VARIABLES}
+
+
 def test_names_are_unique() -> None:
     names = [variable.name for variable in VARIABLES] + list(SCRIPT_VARIABLES)
     assert len(names) == len(set(names))

@@ -97,3 +97,99 @@ def test_a_prepared_store_is_a_preset_of_itself(tmp_path: Path) -> None:
         combine_presets(["mine", "mine"], tmp_path)
     with pytest.raises(ValueError, match="at least one"):
         combine_presets([], tmp_path)
+
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "data_presets.json").read_text())
+VOCAB_NAMES = {
+    "MUSICNET_INSTR_CLASS": "musicnet",
+    "PIANO_SOLO_CLASS": "piano_solo",
+    "GUITAR_SOLO_CLASS": "guitar_solo",
+    "BASS_SOLO_CLASS": "bass_solo",
+    "SINGING_SOLO_CLASS": "singing_solo",
+    "GM_INSTR_CLASS": "gm",
+    "GM_INSTR_CLASS_PLUS": "gm_plus",
+    "GM_INSTR_EXT_CLASS_PLUS": "gm_ext_plus",
+    None: None,
+}
+NOT_THERE = {
+    "musicnet_mt3_em_synth": "musicnet_mt3_em",
+    "musicnet_em_synth_table2": "musicnet_thickstun_em",
+    "mir_st500_stem": "mir_st500",
+}
+"""Members of the published multi presets that no published table holds, and what stands for them here."""
+
+
+def splits(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, dict):
+        # enstdrums_dtp lists its two splits twice, which changes no share of the draws.
+        return tuple(dict.fromkeys(value["merge"]))
+    return (str(value),)
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN["single"]))
+def test_single_presets_are_the_published_ones(name: str) -> None:
+    expected, preset = GOLDEN["single"][name], get_preset(name)
+    assert isinstance(preset, SinglePreset)
+    assert preset.store == expected["dataset"]
+    assert preset.train == splits(expected["train"])
+    assert tuple(item.split for item in preset.validation) == splits(expected["validation"])
+    assert tuple(item.split for item in preset.test) == splits(expected["test"])
+    vocab = expected["eval_vocab"]
+    # The published table forgot the list around the vocabulary of guitarset_minus_ss.
+    vocab = vocab["NOT_A_LIST"] if isinstance(vocab, dict) else vocab[0]
+    assert preset.eval_vocab == VOCAB_NAMES[vocab]
+    assert preset.eval_drum_vocab == expected.get("eval_drum_vocab")
+    assert preset.octave_free == tuple(expected.get("add_pitch_class_metric", ()))
+    assert preset.octave_free == () or set(preset.octave_free) <= set(
+        get_program_vocab(str(preset.eval_vocab))
+    )
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN["multi"]))
+def test_multi_presets_are_the_published_ones(name: str) -> None:
+    expected, preset = GOLDEN["multi"][name], get_preset(name)
+    assert isinstance(preset, MultiPreset)
+    members = [NOT_THERE.get(member, member) for member in expected["presets"]]
+    weights = expected["weights"] or [1.0] * len(members)
+    if name == "multi_sanity_check":  # the published one lists one preset twice, and loses one of the two
+        members, weights = members[:1], [1.0]
+    assert list(preset.presets) == members
+    assert preset.weights == pytest.approx(weights)
+    vocabs = expected["eval_vocab"]
+    for number, member in enumerate(members):
+        own = preset.eval_vocab[number] or SINGLE_PRESETS[member].eval_vocab
+        # Published lists of one vocabulary for two presets are short; each set takes its own here.
+        if len(vocabs) == len(members) and vocabs[number] is not None:
+            assert own == VOCAB_NAMES[vocabs[number]]
+        else:
+            assert own == SINGLE_PRESETS[member].eval_vocab
+    assert set(preset.eval_drum_vocab) == {expected.get("eval_drum_vocab")}
+    assert set(preset.validation_files) == {expected.get("val_max_num_files") or 0}
+
+
+def test_mixtures_with_private_data() -> None:
+    for name in ("picogen_reweight", "singing_add_12", "hooktheory_yourmt3_16k", "all_cross_final"):
+        assert name in list_presets()
+    mix, final = get_preset("singing_add_12"), get_preset("all_cross_final")
+    assert isinstance(mix, MultiPreset)
+    assert isinstance(final, MultiPreset)
+    assert sum(mix.weights) == pytest.approx(1.0)
+    assert sum(mix.weights[len(final.weights) :]) == pytest.approx(0.12)
+    ratio = [one / other for one, other in zip(mix.weights, final.weights, strict=False)]
+    assert ratio == pytest.approx([ratio[0]] * len(final.weights))
+
+
+def test_several_mixtures_add_the_weights_of_their_common_members() -> None:
+    both = combine_presets(["minimal", "singing_v1", "maestro"])
+    assert both.presets == ("slakh", "mir_st500_voc", "mir_st500", "maestro")
+    assert both.weights == (1.6, 0.2, 0.2, 1.0)
+    assert both.eval_vocab == (None, "singing_solo", "singing_solo", "piano_solo")
+    assert both.eval_drum_vocab == ("ksh", "ksh", "ksh", None)
+    assert both.validation_files == (20, 20, 20, 0)
+    left = apply_excluded_presets(both, ["mir_st500_voc"])
+    assert left.weights == (1.6, 0.2, 1.0)
+    assert left.validation_files == (20, 20, 0)
+    with pytest.raises(ValueError, match="did you mean 'mir_st500'"):
+        get_preset("mir_st50")

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from amt.config.tasks import Task, get_task, list_tasks
+from amt.config.tasks import SubTask, Task, get_task, list_tasks
 from amt.config.vocabularies import (
     class_names,
     get_drum_vocab,
     get_program_vocab,
     list_drum_vocabs,
     list_program_vocabs,
+    program_name,
     representatives,
 )
 
@@ -81,6 +82,17 @@ def test_vocabularies_cannot_be_changed_from_outside() -> None:
     assert class_names("gm_plus")[101] == "Singing Voice"
 
 
+def test_every_program_has_a_name() -> None:
+    names = [program_name(program) for program in range(129)]
+    assert len(set(names)) == 129
+    assert [names[i] for i in (0, 95, 96, 100, 101, 104, 127, 128)] == [
+        *("Acoustic Grand Piano", "Pad 8 (sweep)", "FX 1 (rain)", "Singing Voice", "Singing Voice (chorus)"),
+        *("Sitar", "Gunshot", "Drums"),
+    ]
+    for program, name in enumerate(get_program_vocab("gm_full")):
+        assert names[program] == name
+
+
 def test_unknown_names() -> None:
     with pytest.raises(ValueError, match="did you mean 'mc13_fsingle'"):
         get_task("mc13_fsingl")
@@ -91,4 +103,28 @@ def test_unknown_names() -> None:
     with pytest.raises(ValueError, match="channel 'Violins'"):
         Task("x", "gm", channels=("Violins",))
     with pytest.raises(ValueError, match="task token"):
-        Task("x", "gm", prefixes={"default": ("transcribe",)})
+        Task("x", "gm", subtasks={"default": SubTask(("transcribe",))})
+    with pytest.raises(ValueError, match="sub-task of singing_v1 'singing'; did you mean 'singing-only'"):
+        get_task("singing_v1").subtask("singing")
+
+
+def test_sub_tasks_that_cannot_be() -> None:
+    for subtasks, words in (
+        ({"a": SubTask(("x",)), "b": SubTask(("x", "x"))}, "one length"),
+        ({"a": SubTask(())}, "at least 1"),
+        ({"a": SubTask(("x",), weight=0.0)}, "must be positive"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Task("t", "gm", extra_tokens=("x",), subtasks=subtasks)
+
+
+def test_sub_tasks_of_the_singing_tasks() -> None:
+    assert get_task("mt3_full_plus").default_subtask is None
+    for name in ("singing_v1", "singing_drum_v1", "exc_v1"):
+        task = get_task(name)
+        assert task.default_subtask == "default"
+        assert not task.subtask("default").is_part
+    parts = get_task("singing_drum_v1").subtasks
+    singing, drums = parts["singing-only"], parts["drum-only"]
+    assert (singing.target_programs, singing.transcribes_drums) == ((100, 101), False)
+    assert (drums.target_programs, drums.transcribes_drums) == ((), True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from amt.data.augment.codec import add_codec, band_limit, mu_law, transform_code
 from amt.data.augment.cross import DRUM_CLASS, allowed_groups, draw_foreign_count, foreign_count_probabilities
 from amt.data.augment.eq import draw_curve, equalise
 from amt.data.augment.gain import draw_gains, guard_clipping
@@ -12,6 +13,7 @@ from amt.data.augment.noise import add_noise, coloured_noise
 from amt.data.augment.pitch import PitchShift, draw_pitch_shift, semitone_choices, shift_audio, shift_notes
 from amt.data.augment.room import add_room, room_response
 from amt.data.augment.stems import choose_stems
+from amt.data.augment.stretch import stretch
 from amt.notes.note import NOTE_DTYPE
 
 RATE = 16000
@@ -190,3 +192,68 @@ def test_equalisation_is_smooth_bounded_and_keeps_time_and_power() -> None:
     assert 5 < np.std(boosts) < 9
     silence = np.zeros(500, np.float32)
     np.testing.assert_array_equal(equalise(silence, np.random.default_rng(0), RATE), silence)
+
+
+@pytest.mark.parametrize("semitones", [-6, -2, 2, 6])
+@pytest.mark.parametrize("pitch", [40, 57, 81])
+def test_a_shift_that_keeps_time_moves_only_the_pitch(semitones: int, pitch: int) -> None:
+    """Pitch within 3 cents, level within 0.3 dB, onset within 10 ms, measured on the sound."""
+    shift = PitchShift(semitones, keeps_time=True)
+    size, onset = 24_000, 0.4
+    frequency = 440 * 2 ** ((pitch - 69) / 12)
+    time = np.arange(shift.span(size) + 64) / RATE
+    tone = 0.5 * np.sin(2 * np.pi * frequency * (time - onset)) * (time >= onset)
+    played = shift_audio(tone.astype(np.float32), shift, size)
+    assert len(played) == size
+    steady = slice(9_000, 23_000)
+    cents = 1200 * np.log2(measured_hz(played[steady]) / (frequency * 2 ** (semitones / 12)))
+    assert abs(cents) < 3
+    assert 20 * np.log10(played[steady].std() / tone[steady].std()) == pytest.approx(0, abs=0.3)
+    assert np.flatnonzero(np.abs(played) > 0.1)[0] / RATE == pytest.approx(onset, abs=0.010)
+    notes = np.array([(onset, 1.0, pitch, 0, 100, False), (0.4, 0.41, 36, 128, 100, True)], dtype=NOTE_DTYPE)
+    labels = shift_notes(notes, shift)
+    assert labels["pitch"].tolist() == [pitch + semitones, 36]
+    np.testing.assert_array_equal(labels["onset"], notes["onset"])
+    np.testing.assert_array_equal(labels["offset"], notes["offset"])
+
+
+def test_stretching_keeps_the_level_of_chords() -> None:
+    time = np.arange(24_000) / RATE
+    rng = np.random.default_rng(0)
+    chord = sum(
+        0.15 * np.sin(2 * np.pi * 440 * 2 ** ((pitch - 69) / 12) * time + rng.uniform(0, 6))
+        for pitch in (48, 55, 60, 64, 67)
+    )
+    chord = np.asarray(chord, np.float32)
+    for factor in (0.7, 0.9, 1.12, 1.41):
+        longer = stretch(chord, factor)
+        assert len(longer) == int(np.ceil(24_000 * factor))
+        assert 20 * np.log10(longer[800:-800].std() / chord.std()) == pytest.approx(0, abs=0.5)
+    assert not stretch(np.zeros(1000, np.float32), 1.3).any()
+    np.testing.assert_array_equal(stretch(chord, 1.0), chord)
+    assert stretch(np.zeros(0, np.float32), 1.3).shape == (0,)
+    assert np.isfinite(stretch(chord[:50], 1.3)).all()
+
+
+def test_codecs_keep_time_pitch_and_level() -> None:
+    time = np.arange(16_000) / RATE
+    tone = (0.3 * np.sin(2 * np.pi * 660 * time) * (time >= 0.3)).astype(np.float32)
+    for seed in range(12):
+        coded = add_codec(tone, np.random.default_rng(seed), RATE)
+        assert coded.dtype == np.float32
+        assert coded.shape == tone.shape
+        assert not np.array_equal(coded, tone)
+        assert 1200 * np.log2(measured_hz(coded[5000:]) / 660) == pytest.approx(0, abs=2)
+        assert coded[6000:].std() / tone[6000:].std() == pytest.approx(1, abs=0.12)
+        assert np.flatnonzero(np.abs(coded) > 0.15)[0] / RATE == pytest.approx(0.3, abs=0.005)
+    noise = np.random.default_rng(0).normal(0, 0.1, 16_000).astype(np.float32)
+    power = np.abs(np.fft.rfft(band_limit(noise, 200, 4000, RATE))) ** 2
+    assert power[:100].mean() < 1e-4 * power[1000:3000].mean()
+    assert power[6000:].mean() < 1e-4 * power[1000:3000].mean()
+    np.testing.assert_allclose(transform_code(noise, 100.0, 1.0), noise, atol=1e-4)
+    loss = noise - mu_law(noise, 8)
+    assert 25 < 20 * np.log10(noise.std() / loss.std()) < 50
+    gone = transform_code(noise, 20.0, 0.5)
+    assert np.abs(np.fft.rfft(gone)[6000:]).mean() < 0.02 * np.abs(np.fft.rfft(noise)[6000:]).mean()
+    silence = np.zeros(700, np.float32)
+    np.testing.assert_array_equal(add_codec(silence, np.random.default_rng(0), RATE), silence)

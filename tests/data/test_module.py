@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from amt.config import AudioConfig, Augmentation, BatchSizes, DataConfig, DataIO, Experiment
-from amt.config.presets import MULTI_PRESETS, SINGLE_PRESETS, MultiPreset, SinglePreset
+from amt.config.presets import MULTI_PRESETS, SINGLE_PRESETS, EvaluationSet, MultiPreset, SinglePreset
 from amt.data.batch import Batch
 from amt.data.collate import label_buckets
 from amt.data.module import TranscriptionData
@@ -49,7 +49,8 @@ def take(module: TranscriptionData, count: int) -> list[Batch]:
 
 def same(one: Batch, other: Batch) -> None:
     for name in one.__dataclass_fields__:
-        assert torch.equal(getattr(one, name), getattr(other, name)), name
+        first, second = getattr(one, name), getattr(other, name)
+        assert first is second is None or torch.equal(first, second), name
 
 
 def rows(batches: list[Batch]) -> Iterator[tuple[int, torch.Tensor]]:
@@ -163,6 +164,22 @@ def test_missing_stores_are_listed_together(tmp_path: Path, monkeypatch: pytest.
         assert expected in str(error.value)
     with pytest.raises(ValueError, match="did you mean 'quickstart'"):
         data(tmp_path, experiment(presets=("quikstart",)))
+
+
+def test_presets_pass_on_what_is_scored(data_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = (EvaluationSet("tones", "validation"),)
+    single = SinglePreset("voice", "tones", validation=sets, eval_drum_vocab="gm", octave_free=("Bass",))
+    monkeypatch.setitem(SINGLE_PRESETS, "voice", single)
+    mix = MultiPreset("few", ("voice", "others"), (1.0, 1.0), (None, None), ("ksh", None), (1, 0))
+    monkeypatch.setitem(MULTI_PRESETS, "few", mix)
+    module = data(data_home, experiment(presets=("few",)))
+    first, second = module.validation_sets
+    assert (first.eval_drum_vocab, first.octave_free, first.max_songs) == ("ksh", ("Bass",), 1)
+    assert (second.eval_drum_vocab, second.octave_free, second.max_songs) == (None, (), 0)
+    songs = [item.song_id for item in module.val_dataloader()]
+    assert songs == ["val0", "val0"]
+    with pytest.raises(ValueError, match="amt-prepare slakh FOLDER"):
+        data(data_home, experiment(presets=("all_cross_final",)))
 
 
 def test_a_multi_preset_mixes_by_weight(data_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.stats
 
-from amt.data.sampling import SongDraw, batch_numbers, batches_of_worker, keyed_rng, start_of
+from amt.data.sampling import KeyedGenerators, SongDraw, batch_numbers, batches_of_worker, keyed_rng, start_of
 
 
 def test_a_generator_is_its_key() -> None:
@@ -18,6 +19,19 @@ def test_a_generator_is_its_key() -> None:
         keyed_rng(-1, "gain", 5),
     ):
         assert not np.isin(other.random(4), first).any()
+
+
+def test_generators_that_are_used_again_are_those_of_the_key() -> None:
+    generators = KeyedGenerators(-5)
+    for number in (3, 0, 3, 1 << 40):
+        for stream in ("gain", "pool"):
+            rng, fresh = generators.get(stream, number), keyed_rng(-5, stream, number)
+            assert rng.integers(7) == fresh.integers(7)
+            np.testing.assert_array_equal(rng.random(3, np.float32), fresh.random(3, np.float32))
+            np.testing.assert_array_equal(rng.permutation(9), fresh.permutation(9))
+    one, other = generators.get("gain", 1), generators.get("pool", 1)
+    one.random()
+    assert other.random() == keyed_rng(-5, "pool", 1).random()
 
 
 def test_neighbouring_numbers_are_independent() -> None:
@@ -34,6 +48,21 @@ def test_weights_are_shares_whatever_the_size() -> None:
     shares = np.bincount(found[:, 0]) / len(found)
     assert shares == pytest.approx([0.5, 0.3, 0.2], abs=0.012)
     assert set(found[found[:, 0] == 1, 1]) == {0, 1}
+
+
+def test_shares_pass_a_chi_square_test() -> None:
+    weights = np.array([0.295, 0.19, 0.191, 0.05, 0.01, 0.004, 0.1, 0.1, 0.01, 0.05])
+    sizes = (1500, 633, 400, 404, 480, 35217, 35, 962, 1872, 100)
+    draw = SongDraw([np.full(size, 48_000) for size in sizes], weights.tolist())
+    generators = KeyedGenerators(7)
+    number = 40_000
+    found = [draw.draw(generators.get("source", i)).dataset for i in range(number)]
+    observed = np.bincount(found, minlength=len(weights))
+    expected = weights / weights.sum() * number
+    assert scipy.stats.chisquare(observed, expected).pvalue > 0.001
+    changed = np.array([0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    found = [draw.draw(generators.get("source", i), changed).dataset for i in range(2000)]
+    assert np.bincount(found)[2:] / 2000 == pytest.approx([0.5, 0.5], abs=0.04)
 
 
 def test_songs_are_drawn_by_their_length() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from amt.config import AudioConfig, Augmentation
 from amt.config.tasks import get_task
+from amt.data.augment.cross import foreign_count_probabilities
 from amt.data.collate import label_buckets, notes_tensor, trim_to_bucket
 from amt.data.segments import SegmentMaker, TrainingSet
 from amt.data.songs import SongEntry, TaskView
-from amt.data.store import SongStore
+from amt.data.store import SongStore, StoreError, StoreWriter
 from amt.notes.note import NOTE_DTYPE
 from amt.tokenizer import NoteTokenizer
 
@@ -302,3 +304,126 @@ def test_the_notes_tensor_holds_what_sounds() -> None:
     assert tensor[:, 4].tolist() == [5, 0, 128]
     assert tensor[:, 5].tolist() == [0, 0, 1]
     assert notes_tensor([], 1.0).shape == (0, 6)
+
+
+@pytest.fixture(scope="module")
+def drones(tmp_path_factory: pytest.TempPathFactory) -> SongStore:
+    """90 songs of one stem and one long note each, every one of another program."""
+    path = tmp_path_factory.mktemp("drones") / "drones"
+    with StoreWriter(path, "drones") as writer:
+        for program in range(90):
+            notes = np.array([(0.0, 4.0, 40 + program % 40, program, 1, False)], dtype=NOTE_DTYPE)
+            stems = np.full((1, 64_000), 300, np.int16)
+            writer.add_song("train", f"s{program}", stems, [[program]], ["a"], notes)
+    return SongStore.open(path)
+
+
+@pytest.mark.parametrize(("max_k", "tau", "alpha"), [(3, 0.3, 1.0), (2, 0.5, 1.0), (4, 0.4, 2.0)])
+def test_the_number_of_foreign_sources_has_its_distribution(
+    drones: SongStore, max_k: int, tau: float, alpha: float
+) -> None:
+    """Also with -iaug 1, which must not switch the mixing off."""
+    augmentation = replace(OFF, xaug_max_k=max_k, xaug_tau=tau, xaug_alpha=alpha, xaug_no_instr_overlap=False)
+    make = maker(drones, augmentation=augmentation, sub=60)
+    found = np.zeros(max_k + 1)
+    for number in range(600):
+        found[len(set(make.make(number).notes["program"].tolist())) - 1] += 1
+    expected = foreign_count_probabilities(max_k, tau, alpha)
+    # Two of the sources can be the same song, one time in 90.
+    assert found / 600 == pytest.approx(expected, abs=0.065)
+
+
+def test_singing_joins_where_it_is_asked_for(make_store: object) -> None:
+    band = make_store([0, 33], songs=3, name="band")  # type: ignore[operator]
+    singers = make_store([100, 48], songs=3, name="singers")  # type: ignore[operator]
+    sets = [TrainingSet("band", band, ("train",), 0.7), TrainingSet("singers", singers, ("train",), 0.3)]
+
+    def singing(share: float) -> float:
+        augmentation = replace(
+            OFF, xaug_max_k=1, xaug_tau=3.0, stem_keep_prob=0.5, xaug_include_singing=share
+        )
+        make = SegmentMaker(sets, tokenizer(), AUDIO, augmentation, seed=3, sub_batch=16)
+        samples = [make.make(number) for number in range(80)]
+        return float(np.mean([(sample.notes["program"] == 100).any() for sample in samples]))
+
+    assert singing(0.0) < 0.4
+    assert singing(1.0) > 0.85
+
+
+def test_stems_beyond_the_limit_share_gains(make_store: object) -> None:
+    store = make_store([0, 33, 40])  # type: ignore[operator]
+    plain = maker(store)
+    varied = replace(OFF, amp_range=(0.3, 0.9))
+
+    def ratio(most: int) -> float:
+        make = maker(store, augmentation=replace(varied, xaug_max_subunit_stems=most))
+        sound, dry = make.make(0).audio, plain.make(0).audio
+        heard = np.abs(dry) > 0.02
+        return float(np.std(sound[heard] / dry[heard]))
+
+    assert ratio(1) < 1e-4
+    assert ratio(12) > 0.01
+
+
+def test_the_share_of_segments_without_notes(make_store: object) -> None:
+    with_gaps = make_store([0], songs=3, seconds=8.0)  # type: ignore[operator]
+    rows = np.array([(0.2, 2.2, 60, 0, 1, False)], dtype=NOTE_DTYPE)
+    for i in range(3):
+        np.save(with_gaps.path / "songs" / f"s{i}" / "notes.npy", rows)
+        with_gaps.index("train")["num_notes"][i] = 1
+    for share in (0.0, 0.4, 1.0):
+        make = maker(with_gaps, augmentation=replace(OFF, negative_share=share))
+        empty = np.mean([len(make.make(number).notes) == 0 for number in range(200)])
+        assert empty == pytest.approx(share, abs=0.09 if share == 0.4 else 0.06)
+    as_they_fall = np.mean([len(maker(with_gaps).make(number).notes) == 0 for number in range(60)])
+    assert as_they_fall > 0.5
+
+
+@pytest.mark.parametrize("method", ["speed", "stretch"])
+def test_labels_hold_the_pitch_of_the_sound_under_every_augmentation(tones: SongStore, method: str) -> None:
+    """Pitches are measured on the sound, with all that can be done to it."""
+    augmentation = Augmentation(
+        amp_range=(0.8, 1.2),
+        stem_keep_prob=0.3,
+        xaug_max_k=1,
+        pitch_shift_range=(-6.0, 6.0),
+        pitch_shift_method=method,
+        noise_prob=0.5,
+        noise_snr_range=(20.0, 40.0),
+        reverb_prob=0.5,
+        eq_prob=0.5,
+        codec_prob=0.5,
+    )
+    make = maker(tones, augmentation=augmentation)
+    right = checked = 0
+    for number in range(60):
+        sample = make.make(number)
+        for note in sample.notes:
+            onset, offset, pitch = float(note["onset"]), float(note["offset"]), int(note["pitch"])
+            if note["is_drum"] or onset < 0.01 or offset > 1.49 or offset - onset < 0.15:
+                continue
+            inside = [
+                energy_at(sample.audio, onset + 0.02, offset - 0.02, pitch + d) for d in (0.0, -1.0, 1.0)
+            ]
+            checked += 1
+            right += inside[0] > 1.5 * max(inside[1:])
+    assert checked > 40
+    assert right / checked > 0.9
+
+
+def test_flac_stems_give_the_same_samples(make_store: object, tmp_path: Path) -> None:
+    store = make_store([0, 100, 128])  # type: ignore[operator]
+    song = store.song("train", 0)
+    with StoreWriter(tmp_path / "flac", "flac", flac=True) as writer:
+        writer.add_song("train", "s0", np.array(song.stems), song.stem_programs, song.stem_names, song.notes)
+    flac = SongStore.open(tmp_path / "flac")
+    assert flac.content_hash("train") == store.content_hash("train") == flac.recorded_hash("train")
+    flac.check()
+    for augmentation in (OFF, Augmentation(pitch_shift_range=(-3.0, 3.0))):
+        one, other = maker(store, augmentation=augmentation), maker(flac, augmentation=augmentation)
+        for number in range(6):
+            np.testing.assert_array_equal(one.make(number).audio, other.make(number).audio)
+    np.testing.assert_array_equal(flac.song("train", 0).read_stems(-5, 7, [1]), song.read_stems(-5, 7, [1]))
+    (tmp_path / "flac" / "songs" / "s0" / "stem01.flac").unlink()
+    with pytest.raises(StoreError, match=r"stem01\.flac: the file is missing"):
+        flac.song("train", 0).mix()

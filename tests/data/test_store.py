@@ -179,7 +179,7 @@ def test_opening_lists_all_problems_at_once(tmp_path: Path) -> None:
         ('{"a": 1, "a": 2}', "'a' occurs twice"),
         ("[]", "must hold a JSON object"),
         ('{"format": "zip"}', "the format is 'zip'"),
-        ('{"format": "amt-store", "version": 2}', "store version 2, this version of amt reads 1"),
+        ('{"format": "amt-store", "version": 3}', "store version 3, this version of amt reads up to 2"),
     ],
 )
 def test_a_damaged_header_is_named(tmp_path: Path, text: str, message: str) -> None:
@@ -230,3 +230,40 @@ def test_a_store_can_be_pickled_and_is_small(tmp_path: Path) -> None:
     store = pickle.loads(pickle.dumps(SongStore.open(tmp_path / "store")))
     assert len(store.song("train", 1).mix()) == 102
     assert len(pickle.dumps(store)) < 5000
+
+
+def test_splits_can_share_songs(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with StoreWriter(path, "demo") as writer:
+        for i in range(4):
+            notes = notes_of((0.0, 0.5, 60 + i, 0, 1, False))
+            writer.add_song("songs", f"s{i}", np.full((1, 9), i, np.int16), [[0]], ["a"], notes)
+        writer.add_view("fold_1", ["s2", "s0"])
+        writer.add_view("fold_2", ["s2"])
+        for split, songs, message in (
+            ("songs", ["s0"], "there already"),
+            ("fold_3", ["s9"], "'s9' is not in the store"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                writer.add_view(split, songs)
+        with pytest.raises(ValueError, match="songs of other splits"):
+            writer.add_song("fold_1", "s9", np.zeros((1, 9), np.int16), [[0]], ["a"], notes_of())
+    store = SongStore.open(path)
+    assert store.splits == {"songs": 4, "fold_1": 2, "fold_2": 1}
+    assert store.song("fold_1", 0).notes["pitch"].tolist() == [62]
+    assert store.header["version"] == 2
+    for split in store.splits:
+        assert store.content_hash(split) == store.recorded_hash(split)
+    store.check()
+    header = json.loads((path / "store.json").read_text())
+    del header["splits"]["fold_1"]["view"]
+    header["audio"] = "mp3"
+    (path / "store.json").write_text(json.dumps(header))
+    with pytest.raises(StoreError, match="'s2' stands in 'fold_1' and in 'songs'") as error:
+        SongStore.open(path)
+    assert "'audio' is 'mp3'" in str(error.value)
+
+
+def test_a_plain_store_is_written_as_version_1(tmp_path: Path) -> None:
+    write_store(tmp_path / "store")
+    assert SongStore.open(tmp_path / "store").header["version"] == 1

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from amt.evaluation import MetricSums, bootstrap_interval
+from amt.evaluation import HEADLINE_KEYS, MetricSums, Scoring
+from amt.notes.note import Note
 
 CASES = json.loads((Path(__file__).parent / "data" / "m1_metric_cases.json").read_text())["cases"]
 KEYS = {"slakh": ["onset_f", "onset_f_Bass"], "voice": ["onset_f"]}
@@ -41,6 +42,75 @@ def test_same_number_on_any_number_of_ranks(count: int) -> None:
         assert merged.compute() == reduced.compute()
         results.append(reduced.compute())
     assert all(result == results[0] for result in results)
+
+
+def random_songs(count: int) -> list[tuple[list[Note], list[Note]]]:
+    """Pairs of reference and estimate, some of them empty on one side or both."""
+    rng = np.random.default_rng(count)
+
+    def notes() -> list[Note]:
+        size = int(rng.choice([0, 3, 20]))
+        return [
+            Note(t, t + 0.2, int(p), int(q), bool(q == 128))
+            for t, p, q in zip(
+                rng.integers(0, 40, size) / 10,
+                rng.integers(60, 63, size),
+                rng.choice([33, 100, 128], size),
+                strict=True,
+            )
+        ]
+
+    return [(notes(), notes()) for _ in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 25])
+def test_scores_of_real_files_on_any_number_of_ranks(count: int) -> None:
+    scoring = Scoring({"Bass": (33,), "Voice": (100, 101)})
+    layout = {"a": scoring.keys(), "b": scoring.keys()}
+    pooled = list(scoring.counts([], []).ratios())
+    songs = random_songs(count)
+    counts = [scoring.counts(*song) for song in songs]
+    results = []
+    for ranks in (1, 2, 3, 7):
+        for order in (range(count), reversed(range(count))):
+            parts = [MetricSums(layout, pooled) for _ in range(ranks)]
+            for i in order:
+                parts[i % ranks].update("ab"[i % 2], counts[i].scores(), counts[i].ratios())
+            total = MetricSums(layout, pooled)
+            total.load_list(np.sum([part.to_list() for part in parts], axis=0).tolist())
+            results.append(total.compute(skip_empty=False))
+    for result in results:
+        assert np.array_equal(list(result.values()), list(results[0].values()), equal_nan=True)
+    # The numbers are the plain means and the plain pooled counts of all files.
+    total_counts = counts[0]
+    for part in counts[1:]:
+        total_counts = total_counts + part
+    for key in HEADLINE_KEYS:
+        values = [part.scores()[key] for part in counts]
+        values = [value for value in values if not math.isnan(value)]
+        expected = np.mean(values) if values else math.nan
+        assert results[0][f"validation/macro_{key}"] == pytest.approx(expected, abs=1e-9, nan_ok=True)
+        assert results[0][f"validation/micro_{key}"] == pytest.approx(
+            total_counts.notes[key].f_strict, abs=1e-12, nan_ok=True
+        )
+    assert not any(math.isnan(value) for value in total.compute().values())
+
+
+def test_pooled_scores() -> None:
+    sums = MetricSums(KEYS, ["onset_f", "onset_f_Bass"])
+    sums.update(
+        "slakh", {"onset_f": 0.9, "onset_f_Bass": math.nan}, {"onset_f": (18, 20), "onset_f_Bass": (0, 0)}
+    )
+    sums.update("slakh", {"onset_f": 0.0}, {"onset_f": (0, 2), "onset_f_Bass": (0, 0), "other": (1, 1)})
+    sums.update("voice", {"onset_f": math.nan}, {"onset_f": (0, 8)})
+    values = sums.compute()
+    assert values["validation/macro_onset_f"] == pytest.approx(0.45)
+    assert values["validation/(slakh)micro_onset_f"] == pytest.approx(18 / 22)
+    assert values["validation/(voice)micro_onset_f"] == 0.0  # false positives only
+    assert values["validation/micro_onset_f"] == pytest.approx(18 / 30)
+    assert "validation/micro_onset_f_Bass" not in values
+    sums.reset()
+    assert sums.compute() == {}
 
 
 def test_means_are_over_files_pooled() -> None:
@@ -95,18 +165,9 @@ def test_refusals() -> None:
         sums.update("voice", {"onset_f_Bass": 1.0})
     with pytest.raises(ValueError, match="same sets"):
         sums.merge(MetricSums({"voice": ["onset_f"]}))
+    with pytest.raises(ValueError, match="same sets"):
+        sums.merge(MetricSums(KEYS, ["onset_f"]))
     with pytest.raises(ValueError, match="numbers"):
         sums.load_list([0.0])
-
-
-def test_bootstrap_interval() -> None:
-    values = np.random.default_rng(1).normal(0.8, 0.1, 40)
-    low, high = bootstrap_interval([*values, math.nan])
-    error = values.std(ddof=1) / math.sqrt(40)
-    assert low == pytest.approx(values.mean() - 1.96 * error, abs=0.4 * error)
-    assert high == pytest.approx(values.mean() + 1.96 * error, abs=0.4 * error)
-    assert bootstrap_interval(values) == bootstrap_interval(list(values))
-    assert all(math.isnan(end) for end in bootstrap_interval([math.nan]))
-    assert bootstrap_interval([0.5]) == (0.5, 0.5)
-    with pytest.raises(ValueError, match="confidence"):
-        bootstrap_interval([1.0], confidence=95)
+    with pytest.raises(ValueError, match="needs its ratio"):
+        MetricSums(KEYS, ["onset_f"]).update("voice", {"onset_f": 1.0})

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from amt.config import AudioConfig, BatchSizes, Experiment, ModelConfig
-from amt.config.model import PerceiverTFConfig, PreEncoderConfig, T5DecoderConfig
+from amt.config import (
+    AudioConfig,
+    BatchSizes,
+    Experiment,
+    ModelConfig,
+    PerceiverTFConfig,
+    PreEncoderConfig,
+    T5DecoderConfig,
+)
 from amt.inference import SongTranscriber, untrained_transcriber
 
 TINY = Experiment(

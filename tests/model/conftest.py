@@ -26,6 +26,7 @@ PUBLISHED_NAMES = [
     (r"^embed_tokens\.", "decoder.embed."),
     (r"latent_array\.latents$", "latents"),
     (r"pos_emb\._pos_emb$", "positions"),
+    (r"pos_emb\._pos_emb_temporal$", "temporal_positions"),
     (r"spectral_cross_attention\.self\.layernorm1\.", "cross_attention.query_norm."),
     (r"spectral_cross_attention\.self\.layernorm2\.", "cross_attention.key_norm."),
     (r"spectral_cross_attention\.(self\.|output\.(?=dense))", "cross_attention."),
@@ -65,6 +66,7 @@ def published_name(ours: str) -> str:
         (r"^decoder\.embed\.", "embed_tokens."),
         (r"^encoder\.latents$", "encoder.latent_array.latents"),
         (r"^encoder\.positions$", "encoder.pos_emb._pos_emb"),
+        (r"^encoder\.temporal_positions$", "encoder.pos_emb._pos_emb_temporal"),
         (r"^(encoder.*)\.cross_attention\.query_norm\.", r"\1.spectral_cross_attention.self.layernorm1."),
         (r"^(encoder.*)\.cross_attention\.key_norm\.", r"\1.spectral_cross_attention.self.layernorm2."),
         (r"^(encoder.*)\.cross_attention\.output\.", r"\1.spectral_cross_attention.output.dense."),
@@ -148,16 +150,26 @@ def load_published() -> Callable[..., None]:
 
 @pytest.fixture
 def fill_published() -> Callable[[nn.Module], None]:
-    """Fill a whole network with the weights that the golden fill rule derives from published names."""
+    """Fill a network, or the part of one called ``prefix``, with the weights that the golden fill rule
+    derives from published names; those of a part begin at the part."""
     rule = _fill_rule()
 
-    def fill(model: nn.Module) -> None:
+    def fill_one(value: Tensor, name: str) -> None:
+        filled = rule.filled(name, tuple(value.shape))
+        if filled is not None:
+            value.copy_(torch.from_numpy(filled))
+
+    def fill(model: nn.Module, prefix: str = "") -> None:
         for ours, value in model.state_dict().items():
-            name = published_name(ours)
-            assert _our_name(name) == ours
-            filled = rule.filled(name, tuple(value.shape))
-            if filled is not None:
-                value.copy_(torch.from_numpy(filled))
+            name = published_name(prefix + ours)
+            assert _our_name(name) == prefix + ours
+            name = name.removeprefix(prefix)
+            if ".mlp.experts." in name:  # one tensor here, one for each expert there
+                base, leaf = name.split(".experts.")
+                for number, expert in enumerate(value):
+                    fill_one(expert, f"{base}.experts.{number}.{leaf}.weight")
+            else:
+                fill_one(value, name)
 
     return fill
 

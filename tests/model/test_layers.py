@@ -7,9 +7,12 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from transformers.activations import ACT2FN
 from transformers.models.t5.modeling_t5 import T5Attention
 
+from amt.config.perceiver import ACTIVATIONS
 from amt.model.layers.activations import get_activation
+from amt.model.layers.feed_forward import GatedMLP
 from amt.model.layers.norms import RMSNorm, make_norm
 from amt.model.layers.positions import causal_buckets, sinusoids
 
@@ -58,10 +61,23 @@ def test_buckets_against_transformers():
     assert int(causal_buckets(torch.tensor(-5))) == 0
 
 
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_against_transformers(name):
+    x = 3 * torch.randn(100)
+    torch.testing.assert_close(get_activation(name)(x), ACT2FN[name](x))
+
+
+def test_gated_feed_forward():
+    layer = GatedMLP(6, 2, "silu", 0.5)
+    x = torch.randn(3, 6)
+    expected = layer.w2(F.silu(layer.w1(x)) * layer.gate(x))
+    torch.testing.assert_close(layer.eval()(x), expected)
+    y = layer.train()(x)
+    assert (y == 0).any()
+    assert not torch.allclose(y, expected)
+
+
 def test_names():
-    x = torch.randn(100)
-    torch.testing.assert_close(get_activation("gelu")(x), F.gelu(x))
-    torch.testing.assert_close(get_activation("gelu_new")(x), F.gelu(x, approximate="tanh"))
     with pytest.raises(ValueError, match="gelu"):
         get_activation("gelo")
     with pytest.raises(ValueError, match="rms_norm"):

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from amt.model.encoder.pre_context import ContextConv, ResidualContextConv
 from amt.model.encoder.pre_conv import ResidualConv
 from amt.model.encoder.pre_strided import StridedConv
 
@@ -15,6 +16,59 @@ def test_conv_matches_published(golden, load_published):
     module = ResidualConv(32, 4).eval()
     load_published(module, vectors, "pre_encoder.0.", "pre_encoder.")
     torch.testing.assert_close(module(vectors["in/x"]), vectors["out/y"], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("pre_conv1d_t", (3, 1)), ("pre_conv1d_f", (1, 3))])
+def test_one_dimensional_conv_matches_published(golden, load_published, name, kernel):
+    vectors = golden(name)
+    module = ResidualConv(32, 4, kernel).eval()
+    load_published(module, vectors, "pre_encoder.0.", "pre_encoder.")
+    torch.testing.assert_close(module(vectors["in/x"]), vectors["out/y"], atol=1e-5, rtol=1e-5)
+
+
+def test_hftt_matches_published(golden):
+    vectors = golden("pre_hftt")
+    module = ContextConv(128, 128)
+    names = {"conv.weight", "conv.bias", "emb_freq.weight", "emb_freq.bias"}
+    module.load_state_dict({name.replace("emb_freq", "linear"): vectors[f"sd/{name}"] for name in names})
+    y = module(vectors["in/x"])
+    torch.testing.assert_close(y[:, :, ::2, ::2], vectors["out/y"], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("bins", "channels"), [(12, 7), (128, 16)])
+def test_hftt_sizes_are_free(bins, channels):
+    module = ContextConv(bins, channels)
+    assert module(torch.rand(2, 9, bins)).shape == (2, 9, bins, channels)
+    assert (module.out_bins, module.out_channels) == (bins, channels)
+
+
+def test_res3b_hftt_is_blocks_then_windows():
+    module = ResidualContextConv(16, 6).eval()
+    assert (module.out_bins, module.out_channels) == (2, 6)
+    x = torch.rand(2, 5, 16)
+    wide = torch.cat([torch.full((2, 15, 16), 1e-7), x, torch.full((2, 16, 16), 1e-7)], dim=1)
+    y = wide[:, None]
+    for block in module.blocks:
+        y = block(y)
+    expected = torch.stack(
+        [
+            torch.stack([module.linear(y[:, :, t : t + 32, f].reshape(2, -1)) for f in range(2)], dim=1)
+            for t in range(5)
+        ],
+        dim=1,
+    )
+    torch.testing.assert_close(module(x), expected)
+
+
+@pytest.mark.parametrize("kind", ["hftt", "res3b_hftt"])
+def test_context_windows_stay_on_time(kind):
+    """Frame j sees frames j - 15 to j + 16 and what the convolutions add, and no others."""
+    reach = {"hftt": 2, "res3b_hftt": 6}[kind]
+    module = {"hftt": ContextConv, "res3b_hftt": ResidualContextConv}[kind](16, 8).eval()
+    x = torch.rand(1, 80, 16, requires_grad=True)
+    gradient = torch.autograd.grad(module(x)[0, 40].square().sum(), x)[0]
+    seen = gradient.abs().sum((0, 2)).nonzero()[:, 0].tolist()
+    assert (seen[0], seen[-1]) == (40 - 15 - reach, 40 + 16 + reach)
 
 
 def test_conv_training_step_of_batch_norm():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import warnings
 from pathlib import Path
@@ -70,6 +71,70 @@ def test_pedal_can_be_ignored() -> None:
     assert_notes(notes, EXPECTED["d07_sustain_pedal.mid"]["pedal_ignored"])
 
 
+GOLDEN = json.loads(
+    gzip.decompress((Path(__file__).parents[1] / "golden" / "data_midi.json.gz").read_bytes())
+)
+DEVIATIONS = {
+    # Name of a published reading to what the product does, and why.
+    "unclosed_note": [(0.0, 1.0, 60, 0), (0.5, 1.0, 62, 0)],  # ends with its track, published: after 10 ms
+    "program_change_mid_note": [(0.0, 0.5, 60, 0), (0.208, 1.0, 64, 40)],  # not rounded to 10 ms
+}
+OPTIONS = {
+    "force_all_program_to": lambda value: {"program": value},
+    "ch_9_as_drum": lambda value: {"drums": None if value else False},
+    "force_all_drum": lambda value: {"drums": value or None},
+    "track_name_to_program": lambda value: {"track_programs": value},
+    "quantize": lambda value: {},  # times are never rounded
+    "binary_velocity": lambda value: {},  # velocities are always kept
+}
+
+
+@pytest.mark.parametrize("number", range(len(GOLDEN["read"])))
+def test_published_readings(tmp_path: Path, number: int) -> None:
+    case = GOLDEN["read"][number]
+    options: dict[str, Any] = {}
+    for name, value in case["options"].items():
+        options |= OPTIONS[name](value)
+    path = tmp_path / "file.mid"
+    path.write_bytes(bytes.fromhex(case["hex"]))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        notes = read_midi(path, **options)
+    assert len(seen) == (case["name"] == "unclosed_note")
+    got = [(round(n.onset, 3), round(n.offset, 3), n.pitch, n.program) for n in notes]
+    if case["name"] in DEVIATIONS:
+        assert got == DEVIATIONS[case["name"]]
+        return
+    # The published reader rounds to 10 ms and then drops what has no length, and gives drums any program.
+    published = [row for row in case["notes"] if len(row) == 6]
+    if case["name"] == "tempo_change" and not case["options"]:
+        published = next(item["notes"] for item in GOLDEN["read"] if item["options"] == {"quantize": False})
+    rounded = case["options"].get("quantize", True)
+    assert len(got) == len(published)
+    for note, (drum, program, onset, offset, pitch, velocity) in zip(notes, published, strict=True):
+        assert note.onset == pytest.approx(onset, abs=0.0051 if rounded else 1e-9)
+        assert note.offset == pytest.approx(offset, abs=0.0051 if rounded else 1e-9)
+        assert (note.is_drum, note.pitch) == (bool(drum), pitch)
+        assert note.program == (128 if drum else program)
+        assert velocity == 1 or note.velocity == velocity
+
+
+def test_instruments_a_data_set_knows_better_than_its_files(tmp_path: Path) -> None:
+    path = tmp_path / "file.mid"
+    named = midi("00 ff030556 6f636573 00 903c64 60 803c40", "00 ff03034b6974 00 912464 60 812440")
+    path.write_bytes(named)
+    plain = [(n.pitch, n.program, n.is_drum) for n in read_midi(path)]
+    assert plain == [(36, 0, False), (60, 0, False)]
+    known = read_midi(path, track_programs={"VOCES": 100, "kit": 128}, program=5)
+    assert [(n.pitch, n.program, n.is_drum) for n in known] == [(60, 100, False), (36, 128, True)]
+    assert [n.program for n in read_midi(path, program=5)] == [5, 5]
+    path.write_bytes(midi("00 993c64 60 893c40"))
+    assert [(n.program, n.is_drum) for n in read_midi(path)] == [(128, True)]
+    melodic = read_midi(path, drums=False)
+    assert [(n.program, n.is_drum, round(n.offset, 3)) for n in melodic] == [(0, False, 0.1)]
+    assert all(n.is_drum for n in read_midi(path, drums=True))
+
+
 def midi(*tracks: str, file_type: int = 1, division: int = 480, num_tracks: int | None = None) -> bytes:
     """A file of tracks given in hexadecimal, each closed by an end of track."""
     count = len(tracks) if num_tracks is None else num_tracks
@@ -130,6 +195,20 @@ NOTE = [(0.0, 0.5, 60, 0)]
         ("unknown chunk", HEADER + b"XFIH\0\0\0\2\x09\x09" + midi(ONE)[14:], NOTE, ""),
         ("long header", LONG_HEADER + midi(ONE)[14:], NOTE, ""),
         ("riff", RIFF + midi(ONE) + b"LISTxxxxxxxxxxxx", NOTE, "before the MIDI"),
+        ("D05 a pitch struck again before its note-off",
+         midi("00 903c64 60 903c64 60 803c40 60 803c40"), [(0.0, 0.1, 60, 0), (0.1, 0.3, 60, 0)], ""),
+        ("D07 a pitch struck again under the pedal ends its note",
+         midi("00 b0407f 00 903c64 60 803c40 60 903c64 60 803c40 60 b04000"),
+         [(0.0, 0.2, 60, 0), (0.2, 0.4, 60, 0)], ""),
+        ("D09 no note-off and no more events", midi("00 903c64 8360 90407f 60 804000"),
+         [(0.0, 0.6, 60, 0), (0.5, 0.6, 64, 0)], "without note-off"),
+        ("D21 a program after the note-on", midi("00 c028 00 903c64 60 c049 60 803c40"),
+         [(0.0, 0.2, 60, 40)], ""),
+        ("D26 a length of five bytes", midi("00 ff01 8080808000 " + ONE), NOTE, ""),
+        ("D34 the same note on two tracks, one longer", midi(ONE, "00 903c64 8740 803c40"),
+         [(0.0, 1.0, 60, 0)], ""),
+        ("bad metas: key signature, volume byte, port, sequencer specific",
+         midi("00 ff590209ff 00 ff2100 00 ff7f00 00 ff580402 " + "0207ff" + ONE), NOTE, ""),
         ("track without end event", HEADER + b"MTrk\0\0\0\x09\0\x90\x3c\x64\x83\x60\x80\x3c\0", NOTE, ""),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from amt.config.training import SCHEDULERS
-from amt.optim import SCHEDULE_TABLE, build_scheduler
+from amt.optim import SCHEDULE_TABLE, PlateauSchedule, StepSchedule, build_scheduler
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "optim" / "schedulers.json").read_text())
 
@@ -40,6 +40,85 @@ def test_constant():
     warm = build_scheduler("constant", optimizer(), warmup_steps=10)
     assert warm.rate(0) == 0.005
     assert warm.rate(10) == 0.01
+
+
+def test_legacy_equals_the_reference():
+    schedule = build_scheduler("legacy", optimizer(), warmup_steps=10, total_steps=40)
+    assert [schedule.rate(step) for step in range(51)] == pytest.approx(
+        GOLDEN["legacy_base0.01_warm10_total40"]
+    )
+    long = build_scheduler("legacy", optimizer(), total_steps=100_000)
+    for step, rate in GOLDEN["legacy_base0.01_default_sampled"].items():
+        assert long.rate(int(step)) == pytest.approx(rate, rel=1e-9, abs=1e-15), step
+    # The published base is settable; here it is fixed (section 8), and the curve with another is the same.
+    high = StepSchedule(
+        optimizer(),
+        curve=SCHEDULE_TABLE["legacy"].curve,
+        base=0.3,
+        end=0.0,
+        warmup_steps=0,
+        warmup_start=0.5,
+        total_steps=40,
+    )
+    assert [high.rate(step) for step in range(51)] == pytest.approx(GOLDEN["legacy_base0.3_warm10_total40"])
+
+
+def test_legacy_has_a_base_of_its_own_and_needs_no_end():
+    schedule = build_scheduler("legacy", optimizer(1.5e-4))
+    assert schedule.rate(0) == 1e-2
+    assert "-lr" in schedule.notice
+    assert schedule.rate(1_000_000) == pytest.approx(1e-3)
+    assert build_scheduler("legacy", optimizer(1e-2)).notice == ""
+    budget = build_scheduler("legacy", optimizer(), time_budget=True)
+    budget.time_share = 0.95
+    assert budget.rate(100) == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize("name", ["linear", "legacy"])
+def test_warm_up_where_there_is_none_is_said(name):
+    schedule = build_scheduler(name, optimizer(), warmup_steps=10, total_steps=40)
+    assert schedule.rate(0) == 0.01
+    assert "AMT_WARMUP_STEPS has no effect" in schedule.notice
+
+
+SCORES = (0.1, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.1, 0.3, *[0.30001] * 13, 0.5, *[0.4] * 6, 0.6)
+
+
+def test_plateau_steps_as_torch_does():
+    first = optimizer()
+    schedule = build_scheduler("plateau", first)
+    other = optimizer()
+    judge = torch.optim.lr_scheduler.ReduceLROnPlateau(other, mode="max", factor=0.5, patience=5)
+    said = 0
+    for score in SCORES:
+        said += bool(schedule.observe(score))
+        schedule.step()
+        judge.step(score)
+        assert [group["lr"] for group in first.param_groups] == judge.get_last_lr()
+    assert said == 4
+    assert schedule.current_rate == 0.01 / 2**4
+
+
+def test_plateau_survives_a_restart_and_leaves_out_what_is_no_score():
+    def run(restarts):
+        schedule = build_scheduler("plateau", optimizer())
+        rates = []
+        for number, score in enumerate(SCORES):
+            if number in restarts:
+                state = json.loads(json.dumps(schedule.state_dict()))
+                schedule = build_scheduler("plateau", optimizer())
+                schedule.load_state_dict(state)
+            assert schedule.observe(None) == schedule.observe(float("nan")) == ""
+            schedule.observe(score)
+            schedule.step()
+            rates.append(schedule.get_last_lr())
+        return rates
+
+    assert run(range(30)) == run(())
+    old = build_scheduler("plateau", optimizer())
+    assert isinstance(old, PlateauSchedule)
+    old.load_state_dict({"num_steps": 3})
+    assert old.current_rate == 0.01
 
 
 def test_linear_falls_in_one_line():

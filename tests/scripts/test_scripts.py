@@ -16,6 +16,7 @@ from amt.cli.assemble import resolve
 from amt.cli.options import OPTIONS
 from amt.cli.parser import parse
 from amt.config.environment import SCRIPT_VARIABLES, read_environment
+from amt.config.experiment import Experiment
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "train_scripts").glob("*.sh"))
@@ -101,6 +102,37 @@ def test_form(script: Path) -> None:
             assert match[1] in SCRIPT_VARIABLES
 
 
+STANDARD = (
+    "-tk mc13_fsingle -d picogen_reweight -dec t5 -enc perceiver-tf -nl 26 -dl 128 "
+    "-dpm 128 -pqk 128 -pvc 128 -npb 3 -npl 2 -npt 2 -sqr 1 -ff mlp -wf 1 -act gelu -epe trainable -rp 0 "
+    "-ac spec -hop 300 -if 65534 -el 2048 -atc 1 -bsz 16 16 -it 50000 -vit 1000 -lr 1.5e-4 -o AdamW "
+    "-s cosine -pr bf16-mixed -st ddp -n 1 -g auto -sb 0 -amp 0.7 1.3 -iaug 0.15 -xk 2 -xtau 0.5 -ps -2 "
+    "2 -w true -wb online -edr 0.05 -ddr 0.05"
+)
+"""The command line of the contract."""
+CONTRACT = {
+    "train_mc13.sh": "mc13_fsingle_scratch",
+    "train_mc13_phase1.sh": "mc13_fsingle_phase1 -vit 500",
+    "train_mc13_warmstart.sh": "mc13_fsingle_warmstart -s constant -lr 2e-6",
+    "train_singing_add_12.sh": "singing_add_12_scratch -d singing_add_12",
+    "train_hooktheory.sh": "hooktheory_fsingle_scratch -d hooktheory_yourmt3_16k",
+    "train_all_cross_final.sh": "all_cross_final_scratch -tk mt3_full_plus_all_cross_final "
+    "-d all_cross_final",
+}
+"""What each full-size script says otherwise than :data:`STANDARD`."""
+FULL_SIZE = [ROOT / "train_scripts" / name for name in CONTRACT]
+
+
+def experiment_of(words: list[str]) -> Experiment:
+    line = parse(words, OPTIONS)
+    assert len(line.words) == 1
+    return resolve(line.words[0], line, read_environment({})).experiment
+
+
+def test_every_script_has_its_contract() -> None:
+    assert {path.name for path in RUNNABLE} == {*CONTRACT, "quickstart.sh"}
+
+
 def test_variables_of_train_mc13_have_the_required_defaults() -> None:
     text = (ROOT / "train_scripts" / "train_mc13.sh").read_text(encoding="utf-8")
     for name, default in DEFAULTS.items():
@@ -109,25 +141,34 @@ def test_variables_of_train_mc13_have_the_required_defaults() -> None:
     assert "0,1,2,3,4,5,6,7" in text
 
 
-def test_train_mc13_is_the_standard_command_line() -> None:
-    words = dry(ROOT / "train_scripts" / "train_mc13.sh")
-    line = parse(words, OPTIONS)
-    experiment = resolve(line.words[0], line, read_environment({})).experiment
-    standard = (
-        "mc13_fsingle_scratch -tk mc13_fsingle -d picogen_reweight -dec t5 -enc perceiver-tf -nl 26 -dl 128 "
-        "-dpm 128 -pqk 128 -pvc 128 -npb 3 -npl 2 -npt 2 -sqr 1 -ff mlp -wf 1 -act gelu -epe trainable -rp 0 "
-        "-ac spec -hop 300 -if 65534 -el 2048 -atc 1 -bsz 16 16 -it 50000 -vit 1000 -lr 1.5e-4 -o AdamW "
-        "-s cosine -pr bf16-mixed -st ddp -n 1 -g auto -sb 0 -amp 0.7 1.3 -iaug 0.15 -xk 2 -xtau 0.5 -ps -2 "
-        "2 -w true -wb online -edr 0.05 -ddr 0.05"
-    )
-    wanted = parse(standard.split(), OPTIONS)
-    assert experiment == resolve(wanted.words[0], wanted, read_environment({})).experiment
+@pytest.mark.parametrize("script", FULL_SIZE, ids=lambda path: path.name)
+def test_full_size_scripts_run_the_contracts_command_line(script: Path, tmp_path: Path, copy: Path) -> None:
+    """From the checkout's root, and from another folder in a checkout with spaces in its path."""
+    exp_id, *departures = CONTRACT[script.name].split()
+    wanted = experiment_of([exp_id, *STANDARD.split(), *departures])
+    assert experiment_of(dry(script, AMT_INIT_CKPT="no such.ckpt")) == wanted
+    moved = copy / "train_scripts" / script.name
+    assert experiment_of(dry(moved, cwd=tmp_path, AMT_INIT_CKPT="no such.ckpt")) == wanted
 
 
-def test_departures_from_the_defaults_say_why() -> None:
-    text = (ROOT / "train_scripts" / "train_mc13.sh").read_text(encoding="utf-8")
+def test_the_warm_start_takes_the_weights_of_the_scratch_run(copy: Path) -> None:
+    script = copy / "train_scripts" / "train_mc13_warmstart.sh"
+    done = run(script, AMT_DRY_RUN="1")
+    default = "../logs/ymt3/mc13_fsingle_scratch/checkpoints/last.ckpt"
+    assert done.stderr == f"修改：未找到 init ckpt={default}，自动清空并从头训练。\n"
+    weights = copy / "logs" / "ymt3" / "mc13_fsingle_scratch" / "checkpoints" / "last.ckpt"
+    weights.parent.mkdir(parents=True)
+    weights.touch()
+    experiment = experiment_of(dry(script))
+    assert Path(experiment.init_ckpt).resolve() == weights.resolve()
+    assert (experiment.lr_schedule.name, experiment.optimizer.learning_rate) == ("constant", 2e-6)
+
+
+@pytest.mark.parametrize("script", FULL_SIZE, ids=lambda path: path.name)
+def test_departures_from_the_defaults_say_why(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
     block = text.partition("args=(\n")[2].partition("\n)\n")[0].splitlines()
-    words = dry(ROOT / "train_scripts" / "train_mc13.sh")
+    words = dry(script)
     default = resolve("exp", parse(["exp"], OPTIONS), read_environment({})).experiment
     for line in block:
         name = line.split()[0]
@@ -239,7 +280,6 @@ def test_it_says_first_what_will_happen_and_hands_over(copy: Path, tmp_path: Pat
         cwd=tmp_path,
         AMT_LOG_DIR="my logs",
         AMT_DATA_HOME="no data",
-        AMT_DATA_PRESET="no_such_preset",
         AMT_WANDB_MODE="disabled",
         CUDA_VISIBLE_DEVICES="",
     )
@@ -247,7 +287,8 @@ def test_it_says_first_what_will_happen_and_hands_over(copy: Path, tmp_path: Pat
     assert str(tmp_path / "my logs" / "ymt3" / "mc13_fsingle_scratch") in done.stdout
     assert done.returncode == 2
     assert "error: " in done.stderr
-    assert "no_such_preset" in done.stderr
+    assert "no data" in done.stderr, "what is missing, and where"
+    assert "picogen" in done.stderr
     assert "Traceback" not in done.stderr
 
 

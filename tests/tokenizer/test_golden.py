@@ -84,6 +84,10 @@ def test_id_ranges(task: str) -> None:
     for name, prefix in published["eval_prefix"].items():
         assert prefix == [] or tokenizer.prefix_ids(name) == prefix
     assert tokenizer.max_length == published["max_len_per_ch"]
+    if task.startswith("singing"):
+        assert tokenizer.sequence_length == published["max_total"]
+    elif not tokenizer.prefixes:
+        assert tokenizer.sequence_length == tokenizer.max_length
 
 
 @pytest.mark.parametrize("task", TASKS)

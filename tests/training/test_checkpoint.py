@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import math
@@ -27,6 +28,7 @@ from amt.training.callbacks.ranking import (
     scores_in_names,
     validate_template,
 )
+from amt.training.checkpoint_io import copy_file
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "checkpoint_scenario.py"
@@ -303,6 +305,24 @@ def test_full_disk_keeps_the_good_file_and_the_run_goes_on(tmp_path: Path) -> No
     again = fit(tmp_path, TinyModule({2: 0.5, 3: 0.6}), 3, resume=last(tmp_path))
     assert [row[2] for row in again.ranking] == [3, 2, 1]
     assert again.last_error is None
+
+
+def test_a_copy_that_finds_no_room_leaves_last_and_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(source: Path, target: Path) -> None:
+        if "step=2-" in target.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        copy_file(source, target)
+
+    monkeypatch.setattr("amt.training.callbacks.checkpoint.copy_file", refuse)
+    with pytest.warns(
+        UserWarning, match=r"last\.ckpt holds step 2, but epoch=0-step=2-.* could not be written"
+    ):
+        callback = fit(tmp_path, TinyModule({1: 0.4, 2: 0.5, 3: 0.3}), 3, quiet=False)
+    assert [row[2] for row in callback.ranking] == [1, 3]
+    assert callback.last_error is None, "the newest state is saved"
+    assert read_checkpoint(last(tmp_path))["global_step"] == 3
 
 
 def test_nothing_is_saved_while_the_module_forbids_it(tmp_path: Path) -> None:

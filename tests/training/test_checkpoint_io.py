@@ -19,10 +19,9 @@ import torch
 
 from amt.model.checkpoint_file import read_checkpoint
 from amt.model.checkpoint_header import read_header
+from amt.model.checkpoint_write import CheckpointWriteError, check_plain
 from amt.training.checkpoint_io import (
     AtomicCheckpointIO,
-    CheckpointWriteError,
-    check_plain,
     copy_file,
 )
 from amt.training.faults import fault_point

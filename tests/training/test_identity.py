@@ -109,14 +109,40 @@ def test_conflicting_flags_are_refused(folder: Path) -> None:
         BEST.replace("validation_", "validation/").removesuffix(".ckpt"),
         "{home}/" + BEST,
         "{home}/" + BEST.removesuffix(".ckpt"),
+        "checkpoints/" + BEST,
+        "ymt3/exp/checkpoints/" + BEST,
+        "./ymt3/exp/checkpoints/" + BEST.removesuffix(".ckpt"),
     ],
 )
-def test_a_named_checkpoint_in_every_form(name: str, folder: Path) -> None:
+def test_a_named_checkpoint_in_every_form(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     best = save(ckpt(folder, BEST), 24000)
+    monkeypatch.chdir(folder.parents[1])
     name = name.replace("{home}", str(best.parent))
     exp_id, checkpoint = split_exp_id(f"exp@{name}")
     decision = decide_run(folder, exp_id, checkpoint)
-    assert (decision.kind, decision.checkpoint, decision.step) == ("resume", best, 24000)
+    assert decision.checkpoint is not None
+    assert decision.checkpoint.samefile(best)
+    assert (decision.kind, decision.step) == ("resume", 24000)
+
+
+@pytest.mark.parametrize("name", ["last", "last.ckpt", "checkpoints/last"])
+@pytest.mark.parametrize("exp_id", ["exp", "a=b", "exp@v2", "my proj é"])
+def test_last_in_every_form_of_every_run(exp_id: str, name: str, folder: Path) -> None:
+    run = folder.parent / exp_id
+    last = save(ckpt(run, "last.ckpt"), 7)
+    found_id, checkpoint = split_exp_id(f"{exp_id}@{name}")
+    assert found_id == exp_id
+    decision = decide_run(run, found_id, checkpoint)
+    assert (decision.kind, decision.checkpoint, decision.step) == ("resume", last, 7)
+
+
+def test_an_at_sign_in_a_files_name_is_found_by_its_path(folder: Path) -> None:
+    path = save(ckpt(folder, "best@home.ckpt"), 7)
+    exp_id, checkpoint = split_exp_id("exp@best@home.ckpt")
+    with pytest.raises(ValueError, match=rf"Did you mean exp@{path}\?"):
+        decide_run(folder.parent / exp_id, exp_id, checkpoint)
+    exp_id, checkpoint = split_exp_id(f"exp@{path}")
+    assert decide_run(folder, exp_id, checkpoint).checkpoint == path
 
 
 def test_the_sub_folder_that_lightning_writes_is_found(folder: Path) -> None:
@@ -161,6 +187,20 @@ def test_a_broken_last_is_never_scratch_and_the_newest_good_file_is_named(
     assert decide_run(folder, "exp", "epoch=1-step=11-f=0.8").step == 11, "the advice works"
 
 
+def test_a_last_with_spoilt_bytes_is_damaged_and_weights_alone_are_no_way_out(folder: Path) -> None:
+    last = save(ckpt(folder, "last.ckpt"), 9)
+    content = bytearray(last.read_bytes())
+    place = content.index(b"global_step")
+    content[place : place + 11] = b"GLOBAL_step"
+    last.write_bytes(bytes(content))
+    torch.save({"state_dict": {"w": torch.ones(2)}}, ckpt(folder, "weights.ckpt"))
+    with pytest.raises(ValueError, match=r"last\.ckpt is damaged.*no other good checkpoint"):
+        decide_run(folder, "exp", None)
+    save(ckpt(folder, "step=7.ckpt"), 7)
+    with pytest.raises(ValueError, match=r"last\.ckpt is damaged.*exp@step=7\.ckpt"):
+        decide_run(folder, "exp", None)
+
+
 def test_a_dangling_last_and_checkpoints_without_last_are_refused(folder: Path) -> None:
     save(ckpt(folder, BEST), 24000)
     with pytest.raises(ValueError, match=rf"no last\.ckpt.*exp@{BEST}"):
@@ -197,6 +237,40 @@ def test_going_back_behind_a_newer_last_is_refused(folder: Path) -> None:
     save(ckpt(folder, "unknown.ckpt"), 3)
     with pytest.raises(ValueError, match="AMT_ALLOW_REWIND"):
         decide_run(folder, "exp", "unknown")
+
+
+def test_the_file_of_another_run_does_not_replace_this_one(folder: Path, tmp_path: Path) -> None:
+    other = save(tmp_path / "other.ckpt", 50, [["z", 0]])
+    assert decide_run(folder, "exp", str(other)).checkpoint == other, "an empty folder has nothing to lose"
+    save(ckpt(folder, "last.ckpt"), 10, [["a", 0]])
+    with pytest.raises(ValueError, match=r"another run than the last\.ckpt of exp.*NEW@.*AMT_ALLOW_REWIND=1"):
+        decide_run(folder, "exp", str(other))
+    assert decide_run(folder, "exp", str(other), allow_rewind=True).step == 50
+
+
+def test_an_old_last_that_was_put_back_is_not_guessed_about(folder: Path) -> None:
+    a, b = ["a", 0], ["b", 100]
+    last = save(ckpt(folder, "last.ckpt"), 100, [a])
+    newer = save(ckpt(folder, "epoch=1-step=150-validation_macro_onset_f=0.5000.ckpt"), 150, [a, b])
+    with pytest.raises(ValueError, match=rf"at step 100.*to step 150.*exp@{newer.name} or exp@last\.ckpt"):
+        decide_run(folder, "exp", None)
+    assert decide_run(folder, "exp", "last").checkpoint == last
+    assert decide_run(folder, "exp", newer.name).checkpoint == newer
+    save(newer, 150, [a, ["c", 50]])
+    assert decide_run(folder, "exp", None).checkpoint == last, "that branch was given up"
+    save(newer, 150)
+    assert decide_run(folder, "exp", None).checkpoint == last, "the file does not say where it comes from"
+
+
+def test_a_moved_and_renamed_run_is_resumed_and_says_its_old_name(folder: Path) -> None:
+    save(ckpt(folder, "last.ckpt"), 12, experiment='{"exp_id": "exp", "project": "ymt3"}')
+    assert decide_run(folder, "exp", None).reason == "last.ckpt exists"
+    moved = folder.parents[1] / "other project" / "new name"
+    moved.parent.mkdir()
+    folder.rename(moved)
+    decision = decide_run(moved, "new name", None)
+    assert (decision.kind, decision.step) == ("resume", 12)
+    assert decision.reason == "last.ckpt exists; it was written as exp"
 
 
 def test_run_folder_stays_inside_the_log_folder(tmp_path: Path) -> None:

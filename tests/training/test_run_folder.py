@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from amt.model.checkpoint_write import replaced_file
 from amt.training.run_folder import (
     RunFolder,
     move_aside,
     old_files,
     previous_folders,
     remove_stale_temporaries,
-    replaced_file,
     write_config,
 )
 

@@ -7,11 +7,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from amt.config import get_task
 from amt.data.batch import ValidationItem
-from amt.evaluation import score_notes
+from amt.data.dataset import ScoredSet
+from amt.evaluation import Scoring, score_notes
 from amt.notes import NOTE_DTYPE, Note, notes_to_array
 from amt.tokenizer import NoteTokenizer
-from amt.training.validation import Validator
+from amt.training.validation import Validator, scoring_of
 
 SAMPLES = 8000
 VOICE = {"Singing Voice": (100, 101)}
@@ -36,7 +38,7 @@ class Parrot:
     def decode_logits(self, encoded, labels):
         return torch.zeros(*labels.shape, self.vocab_size)
 
-    def decode_greedily(self, encoded):
+    def decode_greedily(self, encoded, prefix=None):
         self.batches.append(len(encoded))
         return self.rows[encoded[:, 0, 0].long()]
 
@@ -90,7 +92,7 @@ def validate(tokenizer, items, rows, world_size, monkeypatch, batch_size=4):
 
     def run(rank):
         model = Parrot(rows, tokenizer.vocab_size)
-        sets = {"a": VOICE, "b": VOICE}
+        sets = {"a": Scoring(VOICE), "b": Scoring(VOICE)}
         validator = Validator(model, tokenizer, sets, batch_size=batch_size, world_size=world_size)
         for item in places[rank::world_size]:
             validator.add(item)
@@ -131,10 +133,58 @@ def test_values_are_means_over_files(tokenizer, monkeypatch):
     assert values["val_loss"] == pytest.approx(np.log(tokenizer.vocab_size), rel=1e-5)
 
 
+def test_counts_are_pooled_and_the_melody_lasts_as_long_as_the_audio(tokenizer, monkeypatch):
+    items, rows = make_items(tokenizer, 6)
+    (values,) = validate(tokenizer, items, rows, 1, monkeypatch)
+    pooled, accuracy = None, []
+    first = 0
+    for item in items:
+        estimate = tokenizer.decode(rows[first : first + len(item.audio)].numpy()).notes
+        first += len(item.audio)
+        seconds = len(item.audio) * SAMPLES / 16000
+        counts = Scoring(VOICE).counts(item.notes, estimate, duration=seconds)
+        assert counts.melodies["Singing Voice"].num_frames == round(seconds * 100)
+        accuracy.append(counts.scores()["melody_oa_Singing Voice"])
+        pooled = counts if pooled is None else pooled + counts
+    for key in ("onset_f", "offset_f", "frame_f", "multi_f"):
+        assert values[f"validation/micro_{key}"] == pytest.approx(pooled.notes[key].f)
+    assert values["validation/micro_onset_f"] != pytest.approx(values["validation/macro_onset_f"])
+    assert values["validation/macro_melody_oa_Singing Voice"] == pytest.approx(np.mean(accuracy))
+    assert "validation/micro_onset_f_drum" not in values
+
+
+def test_a_set_is_scored_by_its_own_classes_or_the_task_s():
+    task = get_task("mc13_full_plus_256")
+    hits = [Note(0.0, 0.01, 40, 128, True)], [Note(0.0, 0.01, 38, 128, True)]  # two pitches of the snare
+    default = scoring_of(ScoredSet("a", None, "test", None), task)
+    assert list(default.vocab)[:2] == ["Piano", "Chromatic Percussion"]
+    assert default.counts(*hits).scores()["onset_f_drum"] == 1.0
+    own = scoring_of(ScoredSet("a", None, "test", "bass_solo", "egmd", ("Bass", "Piano")), task)
+    assert own.keys(strict=False)[-2:] == ["onset_f_Bass_pc", "offset_f_Bass_pc"]
+    assert np.isnan(own.counts(*hits).scores()["onset_f_drum"])
+
+
+def test_the_names_are_known_before_the_first_song(tokenizer, monkeypatch):
+    items, rows = make_items(tokenizer, 3)
+    (values,) = validate(tokenizer, items, rows, 1, monkeypatch)
+    model = Parrot(rows, tokenizer.vocab_size)
+    keys = Validator(model, tokenizer, {"a": Scoring(VOICE), "b": Scoring(VOICE)}, batch_size=4).keys()
+    assert set(values) <= keys | {"val_loss"}
+    for key in (
+        "macro_onset_f",
+        "macro_onset_f_strict",
+        "macro_offset_f",
+        "macro_onset_f_drum",
+        "(a)frame_f_pc",
+    ):
+        assert f"validation/{key}" in keys
+    assert "validation/macro_melody_rca_Singing Voice" in keys
+
+
 def test_windows_of_several_songs_share_batches(tokenizer):
     items, rows = make_items(tokenizer, 6)
     model = Parrot(rows, tokenizer.vocab_size)
-    validator = Validator(model, tokenizer, {"a": VOICE, "b": VOICE}, batch_size=4)
+    validator = Validator(model, tokenizer, {"a": Scoring(VOICE), "b": Scoring(VOICE)}, batch_size=4)
     for item in items:
         validator.add(item)
     validator.finish()
@@ -165,7 +215,7 @@ def test_outputs_are_written_and_failures_only_reported(tokenizer, monkeypatch):
     validator = Validator(
         Parrot(rows, tokenizer.vocab_size),
         tokenizer,
-        {"a": VOICE, "b": VOICE},
+        {"a": Scoring(VOICE), "b": Scoring(VOICE)},
         batch_size=4,
         write_output=write,
     )

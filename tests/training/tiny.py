@@ -105,9 +105,21 @@ def make_store(data_home: Path, songs=(("train", 3), ("validation", 3)), seconds
 
 
 def train(
-    folder, data_home, checkpoint=None, kind="scratch", step=0, fault="", dump=None, options=None, **changes
+    folder,
+    data_home,
+    checkpoint=None,
+    kind="scratch",
+    step=0,
+    fault="",
+    dump=None,
+    options=None,
+    signal_in_validation=None,
+    **changes,
 ):
-    """One run in ``folder``; returns its exit status. Each rank leaves its end state in ``dump``."""
+    """One run in ``folder``; returns its exit status. Each rank leaves its end state in ``dump``. In each
+    validation the rank ``signal_in_validation`` gets a SIGTERM."""
+    if signal_in_validation is not None:
+        _signal_in_validation(signal_in_validation)
     if dump is not None:
         _dump_at_the_end(Path(dump))
     from amt.training.fit import run_training
@@ -134,6 +146,22 @@ def _dump_at_the_end(folder):
         torch.save(state, folder / f"rank{self.global_rank}.pt")
 
     TranscriptionModule.on_train_end = on_train_end
+
+
+def _signal_in_validation(rank):
+    import os
+    import signal
+
+    from amt.training.module import TranscriptionModule
+
+    add = TranscriptionModule.validation_step
+
+    def validation_step(self, item, batch_idx):
+        if self.global_rank == rank and batch_idx == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return add(self, item, batch_idx)
+
+    TranscriptionModule.validation_step = validation_step
 
 
 if __name__ == "__main__":

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ..names import unknown_name
-from . import quickstart
+from . import drums, mixtures, pitched, private, quickstart, singing, yourmt3_mixes
 from .records import EvaluationSet, MultiPreset, SinglePreset
 
-_FAMILIES = (quickstart,)
+_SINGLE = (quickstart, mixtures, pitched, drums, singing, private)
+_MULTI = (quickstart, yourmt3_mixes, private)
 
-SINGLE_PRESETS: dict[str, SinglePreset] = {p.name: p for family in _FAMILIES for p in family.SINGLE}
+SINGLE_PRESETS: dict[str, SinglePreset] = {p.name: p for family in _SINGLE for p in family.SINGLE}
 """Name to single preset."""
-MULTI_PRESETS: dict[str, MultiPreset] = {p.name: p for family in _FAMILIES for p in family.MULTI}
+MULTI_PRESETS: dict[str, MultiPreset] = {p.name: p for family in _MULTI for p in family.MULTI}
 """Name to multi preset."""
 
 
@@ -51,33 +51,32 @@ def combine_presets(names: Sequence[str], data_home: Path | None = None) -> Mult
     """All presets of a run (flag ``-d``) as one multi preset.
 
     A multi preset brings its members with its own weights; a single one has weight 1. Several multi presets
-    keep their weights as they stand.
+    keep their weights as they stand, and a member of several of them has the sum of its weights.
     """
     if not names:
         raise ValueError("-d needs at least one data preset")
-    presets: list[str] = []
-    weights: list[float] = []
-    vocabs: list[str | None] = []
     for name in names:
-        preset = get_preset(name, data_home)
-        if isinstance(preset, MultiPreset):
-            presets += preset.presets
-            weights += preset.weights
-            vocabs += preset.eval_vocab
-        else:
-            presets.append(preset.name)
-            weights.append(1.0)
-            vocabs.append(preset.eval_vocab)
-    for name in presets:
-        if presets.count(name) > 1:
+        if names.count(name) > 1:
             raise ValueError(f"-d {' '.join(names)}: data preset {name!r} occurs twice")
-    return MultiPreset("+".join(names), tuple(presets), tuple(weights), tuple(vocabs))
+    members: dict[str, tuple[float, str | None, str | None, int]] = {}
+    for name in names:
+        found = get_preset(name, data_home)
+        if isinstance(found, SinglePreset):
+            found = MultiPreset(found.name, (found.name,), (1.0,), (found.eval_vocab,))
+        rows = zip(
+            found.weights, found.eval_vocab, found.eval_drum_vocab, found.validation_files, strict=True
+        )
+        for member, (weight, vocab, hits, files) in zip(found.presets, rows, strict=True):
+            first = members.get(member, (0.0, vocab, hits, files))
+            members[member] = (first[0] + weight, *first[1:])
+    weights, vocabs, drum_vocabs, limits = zip(*members.values(), strict=True)
+    return MultiPreset("+".join(names), tuple(members), weights, vocabs, drum_vocabs, limits)
 
 
 def apply_excluded_presets(preset: MultiPreset, excluded: Sequence[str]) -> MultiPreset:
     """``preset`` without the excluded ones (``AMT_EXCLUDE_PRESETS``).
 
-    Presets, weights and evaluation vocabularies are filtered together.
+    Presets, weights, evaluation vocabularies and limits are filtered together.
 
     Raises:
         ValueError: when an excluded name is no preset at all, or when nothing remains.
@@ -90,12 +89,7 @@ def apply_excluded_presets(preset: MultiPreset, excluded: Sequence[str]) -> Mult
         raise ValueError(
             f"AMT_EXCLUDE_PRESETS={','.join(excluded)} leaves no data preset of {preset.name}; exclude fewer"
         )
-    return replace(
-        preset,
-        presets=tuple(preset.presets[i] for i in kept),
-        weights=tuple(preset.weights[i] for i in kept),
-        eval_vocab=tuple(preset.eval_vocab[i] for i in kept),
-    )
+    return preset.only(kept)
 
 
 def get_single_preset(name: str, data_home: Path | None = None) -> SinglePreset:

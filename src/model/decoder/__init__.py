@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from .greedy import greedy_decode
+from .choice import Constraint, DecodingOptions
+from .stream import Generated, Row, collect, decode_stream, generate, greedy_decode
 from .t5 import T5Decoder
+from .weights import DecoderWeights
 
-__all__ = ["T5Decoder", "greedy_decode"]
+__all__ = [
+    "Constraint",
+    "DecoderWeights",
+    "DecodingOptions",
+    "Generated",
+    "Row",
+    "T5Decoder",
+    "collect",
+    "decode_stream",
+    "generate",
+    "greedy_decode",
+]

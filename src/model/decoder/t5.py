@@ -6,59 +6,43 @@ Axes: B batch, N tokens, T frames, D width, H heads, V vocabulary.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...config import T5DecoderConfig
+from ..layers.experts import MixtureOfExperts
 from ..layers.feed_forward import T5GatedMLP
 from ..layers.norms import T5_NORM_EPS, RMSNorm
-from ..layers.positions import causal_buckets, sinusoids
+from ..layers.positions import T5_NUM_BUCKETS, causal_buckets, sinusoids
+from ..layers.recompute import LayerStack
+from ..layers.t5_attention import T5Attention
 
-NUM_BUCKETS = 32
 
-
-class T5Attention(nn.Module):
-    """Attention without biases and, unless ``scaled_attention``, without the usual division by sqrt(width),
-    which T5's start makes up for."""
-
-    def __init__(self, config: T5DecoderConfig) -> None:
-        super().__init__()
-        width, inner = config.d_model, config.num_heads * config.d_kv
-        self.num_heads = config.num_heads
-        self.dropout = config.dropout
-        self.q = nn.Linear(width, inner, bias=False)
-        self.k = nn.Linear(width, inner, bias=False)
-        self.v = nn.Linear(width, inner, bias=False)
-        self.o = nn.Linear(inner, width, bias=False)
-        self.scale = config.d_kv**-0.5 if config.scaled_attention else 1.0
-        nn.init.normal_(self.q.weight, std=width**-0.5 * (config.d_kv**-0.5 / self.scale))
-        nn.init.normal_(self.k.weight, std=width**-0.5)
-        nn.init.normal_(self.v.weight, std=width**-0.5)
-        nn.init.normal_(self.o.weight, std=inner**-0.5)
-
-    def forward(self, x: Tensor, states: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
-        """x (B, N, D) attends to states (B, M, D) → (B, N, D); ``bias`` (1, H, N, M) joins the scores."""
-        q, k, v = (self._split(y) for y in (self.q(x), self.k(states), self.v(states)))
-        dropout = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(q, k, v, bias, dropout, is_causal=causal, scale=self.scale)
-        out: Tensor = self.o(y.transpose(1, 2).flatten(2))
-        return out
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)
+def _attention(config: T5DecoderConfig) -> T5Attention:
+    return T5Attention(config.d_model, config.num_heads, config.d_kv, config.dropout, config.scaled_attention)
 
 
 class T5DecoderLayer(nn.Module):
-    """Causal self attention, cross attention, gated feed-forward, each pre-norm with residual."""
+    """Causal self attention, cross attention, gated feed-forward, each pre-norm with residual.
+
+    With ``moe`` the third part is a mixture of experts that reads the states without norm and dropout, as
+    published; how evenly its experts are used is no term of the loss.
+    """
 
     def __init__(self, config: T5DecoderConfig) -> None:
         super().__init__()
         self.self_norm = RMSNorm(config.d_model, T5_NORM_EPS)
-        self.self_attention = T5Attention(config)
+        self.self_attention = _attention(config)
         self.cross_norm = RMSNorm(config.d_model, T5_NORM_EPS)
-        self.cross_attention = T5Attention(config)
-        self.ff_norm = RMSNorm(config.d_model, T5_NORM_EPS)
-        self.feed_forward = T5GatedMLP(config.d_model, config.ff_widening, config.dropout)
+        self.cross_attention = _attention(config)
+        self.ff_norm: RMSNorm | None = None
+        self.feed_forward: T5GatedMLP | MixtureOfExperts
+        if config.ff_type == "moe":
+            self.feed_forward = MixtureOfExperts(
+                config.d_model, config.ff_widening, config.moe_act, config.moe_num_experts, config.moe_topk
+            )
+        else:
+            self.ff_norm = RMSNorm(config.d_model, T5_NORM_EPS)
+            self.feed_forward = T5GatedMLP(config.d_model, config.ff_width, config.dropout)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, memory: Tensor, bias: Tensor | None) -> Tensor:
@@ -66,11 +50,15 @@ class T5DecoderLayer(nn.Module):
         y = self.self_norm(x)
         x = x + self.dropout(self.self_attention(y, y, bias, causal=bias is None))
         x = x + self.dropout(self.cross_attention(self.cross_norm(x), memory))
+        if isinstance(self.feed_forward, MixtureOfExperts):
+            mixed: Tensor = x + self.feed_forward(x)[0]
+            return mixed
+        assert self.ff_norm is not None
         out: Tensor = x + self.dropout(self.feed_forward(self.ff_norm(x)))
         return out
 
 
-class T5Decoder(nn.Module):
+class T5Decoder(LayerStack):
     """Token ids and encoder states to logits. Embedding and output matrix are not tied."""
 
     positions: Tensor
@@ -84,7 +72,7 @@ class T5Decoder(nn.Module):
         self.embed = nn.Embedding(num_tokens, config.d_model)
         self.relative_bias: nn.Embedding | None = None
         if config.position_encoding == "trainable":
-            self.relative_bias = nn.Embedding(NUM_BUCKETS, config.num_heads)
+            self.relative_bias = nn.Embedding(T5_NUM_BUCKETS, config.num_heads)
             nn.init.normal_(self.relative_bias.weight, std=config.d_model**-0.5)
         else:
             table = config.position_scale * sinusoids(torch.arange(max_length), config.d_model)
@@ -114,7 +102,7 @@ class T5Decoder(nn.Module):
             bias = self._causal_bias(num_tokens)
         x = self.dropout(x)
         for layer in self.layers:
-            x = layer(x, memory, bias)
+            x = self.run_layer(layer, x, memory, bias)
         out: Tensor = self.dropout(self.final_norm(x))
         return out
 
@@ -127,7 +115,7 @@ class T5Decoder(nn.Module):
         """(H, length): bias of a key so many tokens back."""
         assert self.relative_bias is not None
         distance = torch.arange(length, device=self.relative_bias.weight.device)
-        out: Tensor = self.relative_bias(causal_buckets(distance, NUM_BUCKETS)).t()
+        out: Tensor = self.relative_bias(causal_buckets(distance)).t()
         return out
 
     def _causal_bias(self, length: int) -> Tensor:

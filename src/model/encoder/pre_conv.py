@@ -1,4 +1,4 @@
-"""Residual convolutions before the encoder, pre-encoder ``conv``.
+"""Residual convolutions before the encoder, pre-encoders ``conv``, ``conv1d_t`` and ``conv1d_f``.
 
 Axes: B batch, T frames, F bins, C channels.
 """
@@ -11,15 +11,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..layers.recompute import LayerStack
+
 
 class ResidualBlock(nn.Module):
-    """Two 3×3 convolutions with a shortcut; halves the frequency axis."""
+    """Two convolutions with a shortcut; halves the frequency axis."""
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int, kernel: tuple[int, int] = (3, 3)) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(in_channels, out_channels, kernel, padding="same", bias=False)
         self.bn1 = nn.BatchNorm2d(out_channels)
-        self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
+        self.conv2 = nn.Conv2d(out_channels, out_channels, kernel, padding="same", bias=False)
         self.bn2 = nn.BatchNorm2d(out_channels)
         self.shortcut = nn.Conv2d(in_channels, out_channels, 1) if in_channels != out_channels else None
         for conv in (self.conv1, self.conv2, self.shortcut):
@@ -35,24 +37,26 @@ class ResidualBlock(nn.Module):
         return F.avg_pool2d(y, (1, 2))
 
 
-class ResidualConv(nn.Module):
-    """Three residual blocks: an eighth of the bins, every frame (YourMT3+)."""
+class ResidualConv(LayerStack):
+    """Three residual blocks: an eighth of the bins, every frame (YourMT3+). ``kernel``: frames × bins."""
 
     num_blocks = 3
 
-    def __init__(self, num_bins: int, out_channels: int) -> None:
+    def __init__(self, num_bins: int, out_channels: int, kernel: tuple[int, int] = (3, 3)) -> None:
         super().__init__()
         self.out_bins = num_bins // 2**self.num_blocks
         self.out_channels = out_channels
         if self.out_bins == 0:
-            raise ValueError(f"-preenc conv needs at least {2**self.num_blocks} bins, not {num_bins}")
+            raise ValueError(
+                f"residual convolutions (-preenc) need at least {2**self.num_blocks} bins, not {num_bins}"
+            )
         widths = [1] + [out_channels] * self.num_blocks
-        self.blocks = nn.ModuleList(ResidualBlock(a, b) for a, b in pairwise(widths))
+        self.blocks = nn.ModuleList(ResidualBlock(a, b, kernel) for a, b in pairwise(widths))
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, F) → (B, T, F // 8, C)."""
         y = x[:, None].contiguous(memory_format=torch.channels_last)
         for block in self.blocks:
-            y = block(y)
+            y = self.run_layer(block, y)
         return y.permute(0, 2, 3, 1)

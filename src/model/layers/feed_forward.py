@@ -1,4 +1,4 @@
-"""Feed-forward layers: two linear layers, and the gated form of T5 v1.1.
+"""Feed-forward layers: two linear layers, and gated forms.
 
 Axes: D width.
 """
@@ -26,18 +26,37 @@ class MLP(nn.Module):
         return out
 
 
+class GatedMLP(nn.Module):
+    """``drop(w2(drop(act(w1 x) · gate x)))`` without biases: ``gmlp`` of Perceiver-TF (Shazeer 2020, "GLU
+    Variants Improve Transformer")."""
+
+    def __init__(self, width: int, widening: int, activation: str, dropout: float) -> None:
+        super().__init__()
+        self.w1 = nn.Linear(width, width * widening, bias=False)
+        self.gate = nn.Linear(width, width * widening, bias=False)
+        self.w2 = nn.Linear(width * widening, width, bias=False)
+        self.activation = get_activation(activation)
+        self.dropout = dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, D) → (…, D)."""
+        hidden = self.activation(self.w1(x)) * self.gate(x)
+        out = self.w2(F.dropout(hidden, self.dropout, self.training))
+        return F.dropout(out, self.dropout, self.training)
+
+
 class T5GatedMLP(nn.Module):
     """``wo(drop(gelu_new(wi_0 x) · wi_1 x))`` without biases (Raffel et al. 2020, v1.1)."""
 
-    def __init__(self, width: int, widening: int, dropout: float) -> None:
+    def __init__(self, width: int, inner: int, dropout: float) -> None:
         super().__init__()
-        self.wi_0 = nn.Linear(width, width * widening, bias=False)
-        self.wi_1 = nn.Linear(width, width * widening, bias=False)
-        self.wo = nn.Linear(width * widening, width, bias=False)
+        self.wi_0 = nn.Linear(width, inner, bias=False)
+        self.wi_1 = nn.Linear(width, inner, bias=False)
+        self.wo = nn.Linear(inner, width, bias=False)
         self.dropout = dropout
         nn.init.normal_(self.wi_0.weight, std=width**-0.5)
         nn.init.normal_(self.wi_1.weight, std=width**-0.5)
-        nn.init.normal_(self.wo.weight, std=(width * widening) ** -0.5)
+        nn.init.normal_(self.wo.weight, std=inner**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, D) → (…, D)."""

@@ -15,6 +15,8 @@ TOKEN_BASE = 10000.0
 FRAME_BASE = 1000.0
 """Base of time positions in frames: the fastest turns one radian a frame, the slowest stays distinct
 over segments of seconds."""
+T5_NUM_BUCKETS = 32
+"""Distance buckets of T5's relative bias."""
 
 
 def sinusoids(positions: Tensor, width: int, base: float = TOKEN_BASE) -> Tensor:
@@ -30,7 +32,7 @@ def sinusoids(positions: Tensor, width: int, base: float = TOKEN_BASE) -> Tensor
     return table.float()
 
 
-def causal_buckets(distance: Tensor, num_buckets: int = 32, max_distance: int = 128) -> Tensor:
+def causal_buckets(distance: Tensor, num_buckets: int = T5_NUM_BUCKETS, max_distance: int = 128) -> Tensor:
     """Bucket of each distance back in time (0 = itself) of T5's relative bias (Raffel et al. 2020).
 
     The first half of the buckets are exact, the rest grow logarithmically up to ``max_distance``.
@@ -41,3 +43,10 @@ def causal_buckets(distance: Tensor, num_buckets: int = 32, max_distance: int = 
     scale = (num_buckets - num_exact) / math.log(max_distance / num_exact)
     large = num_exact + (torch.log(distance.clamp(min=1).float() / num_exact) * scale).long()
     return torch.where(distance < num_exact, distance, large.clamp(max=num_buckets - 1))
+
+
+def two_sided_buckets(offset: Tensor) -> Tensor:
+    """Bucket of each offset, key minus query, of the relative bias of T5's encoder: the first half of the
+    buckets for the past and the query itself, the second for the future."""
+    half = T5_NUM_BUCKETS // 2
+    return causal_buckets(offset.abs(), half) + half * (offset > 0)

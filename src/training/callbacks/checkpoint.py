@@ -28,8 +28,9 @@ from ...model.checkpoint_header import (
     sidecar_path,
 )
 from ...model.checkpoint_names import LAST_NAME
-from ..checkpoint_io import CheckpointWriteError, copy_file
-from ..run_folder import remove_stale_temporaries, write_text
+from ...model.checkpoint_write import CheckpointWriteError, write_text
+from ..checkpoint_io import copy_file
+from ..run_folder import remove_stale_temporaries
 from .ranking import Ranking, Row, check_template_names, file_name, scores_in_names, validate_template
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
@@ -191,6 +192,9 @@ class CustomModelCheckpoint(Checkpoint):
         """Rank this step by its score and save; call it alone for a validation that was left out."""
         if not self._in_fit(trainer):
             return
+        if getattr(pl_module, "validation_cut", False):  # by a signal: it is still due, the module saves
+            self._in_validation = False
+            return
         metrics: dict[str, float] = {}
         if self._in_validation:  # else the values there are of an earlier validation
             metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
@@ -271,7 +275,11 @@ class CustomModelCheckpoint(Checkpoint):
                 copy_file(self.last_path, self.folder / name)
             self._write_sidecar(trainer, step)
         except OSError as error:
-            self._report(step, error)
+            name = Path(str(error.filename)).name if error.filename else "a copy"
+            rank_zero_warn(
+                f"checkpoint: {LAST_NAME} holds step {step}, but {name} could not be written "
+                f"({error.strerror or error}); the run goes on. Make room in {self.folder}"
+            )
             self._ranking.rows, self._removed = rows_before, []
             return
         self._remove_fallen()

@@ -1,0 +1,113 @@
+"""A training step at full label length against the same arithmetic written out plainly: CPU seconds, one
+thread, the two sides in turn. Names of models and a number of pairs may follow:
+``python benchmarks/full_length_step.py yptf_moe_multi 3``.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from baselines.plain_network import PlainNetwork
+from torch import Tensor
+
+from amt.cli.assemble import replace_leaves
+from amt.config import Experiment
+from amt.config.published_models import get_published_model
+from amt.model import build_model
+
+MODELS = {"yptf_single": (1, 1024, 596), "yptf_moe_multi": (13, 256, 596)}
+"""Name to channels, tokens of each, vocabulary."""
+
+
+def step_seconds(loss: Callable[[], Tensor]) -> float:
+    """CPU time of a loss and its gradient."""
+    start = time.process_time()
+    loss().backward()
+    return time.process_time() - start
+
+
+def kept_bytes(run: Callable[[], object]) -> int:
+    """Bytes that the forward pass keeps for the way back, each storage once."""
+    storages: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        run()
+    return sum(storages.values())
+
+
+def compare(name: str, pairs: int) -> None:
+    """Check that loss and gradient are the same without dropout, then time steps with it; print a line."""
+    channels, tokens, vocabulary = MODELS[name]
+    experiment = replace_leaves(Experiment(), dict(get_published_model(name)))
+    torch.manual_seed(0)
+    audio = 0.1 * torch.randn(1, 1, experiment.audio.segment_samples)
+    labels = torch.randint(3, vocabulary, (1, channels, tokens))
+
+    def pair(dropout: bool) -> tuple[Callable[[], Tensor], Callable[[], Tensor], list[Tensor], list[Tensor]]:
+        config = experiment.model
+        if not dropout:
+            config = replace(
+                config,
+                encoder=replace(config.encoder, dropout=0.0),
+                decoder=replace(config.decoder, dropout=0.0),
+            )
+        model = build_model(config, experiment.audio, vocabulary, channels, max_length=tokens).train()
+        plain = PlainNetwork(model, config)
+
+        def loss(logits: Tensor) -> Tensor:
+            return F.cross_entropy(logits.flatten(0, 2), labels.flatten())
+
+        ours, theirs = list(model.parameters()), list(plain.parameters())
+        return lambda: loss(model(audio, labels)), lambda: loss(plain.logits(audio, labels)), ours, theirs
+
+    def norm(loss: Callable[[], Tensor], parameters: list[Tensor]) -> tuple[float, float]:
+        value = loss()
+        value.backward()
+        total = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        return float(value.detach()), float(total)
+
+    ours, theirs, our_parameters, their_parameters = pair(dropout=False)
+    ours_is, theirs_is = norm(ours, our_parameters), norm(theirs, their_parameters)
+    difference = max(abs(a / b - 1) for a, b in zip(ours_is, theirs_is, strict=True))
+
+    ours, theirs, our_parameters, their_parameters = pair(dropout=True)
+    times = []
+    for number in range(pairs + 1):
+        row = []
+        for loss, parameters in ((ours, our_parameters), (theirs, their_parameters)):
+            row.append(step_seconds(loss))
+            for parameter in parameters:
+                parameter.grad = None
+        if number:
+            times.append(row)
+    step = statistics.median(row[0] for row in times)
+    ratio = statistics.median(row[1] / row[0] for row in times)
+    memory, plain_memory = kept_bytes(ours), kept_bytes(theirs)
+    print(
+        f"{name}, {channels} x {tokens} tokens: {step:.2f} s, {ratio:.2f}x less than written out plainly; "
+        f"keeps {memory / 2**20:.0f} MiB against {plain_memory / 2**20:.0f}; loss and gradient norm differ "
+        f"by {difference:.0e} without dropout"
+    )
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    words = sys.argv[1:]
+    pairs = next((int(word) for word in words if word.isdigit()), 5)
+    for name in [word for word in words if not word.isdigit()] or MODELS:
+        compare(name, pairs)
+
+
+if __name__ == "__main__":
+    main()

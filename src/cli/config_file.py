@@ -1,0 +1,231 @@
+"""Configuration files: ``--config run.yaml``, YAML or JSON, and ``--set group.key=value``.
+
+A file holds the groups of :class:`Experiment`, in capitals or small letters, any depth of them, or is the
+``config.json`` of a run. ``bases`` names files it builds on, relative to itself; what it says itself wins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..config.experiment import FORMAT, Experiment
+from ..config.names import nearest
+from ..config.values import looks_like_number
+from .parser import UsageError
+
+BASES = "bases"
+"""Key of the files that a file builds on."""
+_NOT_SETTINGS = ("format", "origins")
+"""Keys of a run's ``config.json`` that are no settings."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FileValue:
+    """One value of a configuration file."""
+
+    value: Any
+    file: str
+    """The file it stands in, as it was named."""
+
+
+def read_config(path: Path) -> dict[str, FileValue]:
+    """The leaves of :class:`Experiment` that a configuration file sets, those of its bases included.
+
+    Raises:
+        ValueError: for a file that is missing, is no YAML, builds on itself, or has an unknown key or a value
+            of the wrong kind; the message names the file and the key.
+    """
+    return _read(path, ())
+
+
+def read_assignment(text: str) -> tuple[str, Any]:
+    """Leaf and value of ``group.key=value``; the value is YAML, lists may also be parted by commas.
+
+    Raises:
+        UsageError: for something else, an unknown key, or a value of the wrong kind.
+    """
+    key, equals, written = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set expects group.key=value, for example trainer.max_steps=100, not {text!r}")
+    leaf = _leaf(key.strip(), "--set")
+    if leaf == "exp_id":
+        raise UsageError("--set exp_id: the experiment's name goes first, without an option")
+    return leaf, _fit(leaf, _parse(written, f"--set {key}"), f"--set {key}")
+
+
+@functools.cache
+def kinds() -> Mapping[str, Any]:
+    """The type of every leaf of :class:`Experiment`."""
+    return types.MappingProxyType(dict(_kinds(Experiment, "")))
+
+
+def _read(path: Path, above: tuple[Path, ...]) -> dict[str, FileValue]:
+    place = path.expanduser().absolute()
+    if place in above:
+        raise ValueError(f"{path}: the file builds on itself ({BASES}); take one of the {BASES} out")
+    try:
+        text = place.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        came = f", named in {BASES} of {above[-1]}" if above else ""
+        raise ValueError(
+            f"the configuration file {path}{came} cannot be read: {error.strerror or error}"
+        ) from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text (UTF-8), so no configuration file") from None
+    plain = _parse(text, str(path))
+    if plain is None:
+        plain = {}
+    if not isinstance(plain, dict):
+        raise ValueError(f"{path} must hold keys and values, such as 'trainer: {{max_steps: 100}}'")
+    if isinstance(plain.get("experiment"), dict):
+        plain = {**{key: plain[key] for key in plain if key != "experiment"}, **plain["experiment"]}
+    version = plain.get("format", FORMAT)
+    if not isinstance(version, int) or version > FORMAT:
+        raise ValueError(f"{path} has format {version}; this version reads up to {FORMAT}: update amt")
+    bases = plain.pop(BASES, [])
+    if isinstance(bases, str):
+        bases = [bases]
+    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
+        raise ValueError(f"{path}: {BASES} must be a list of files, not {bases!r}")
+    values: dict[str, FileValue] = {}
+    for base in bases:
+        named = Path(base).expanduser()
+        values |= _read(named if named.is_absolute() else place.parent / named, (*above, place))
+    own = {key: value for key, value in plain.items() if key not in _NOT_SETTINGS}
+    for leaf, value in _flatten(own, "", str(path)).items():
+        values[leaf] = FileValue(_fit(leaf, value, f"{path}: {leaf}"), str(path))
+    return values
+
+
+def _parse(text: str, where: str) -> Any:
+    import yaml  # not needed for --help
+
+    loader_class: Any = type("Loader", (yaml.SafeLoader,), {})  # plain values, and no key twice
+
+    def mapping(loader: Any, node: Any) -> dict[Any, Any]:
+        seen: dict[Any, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if key.value in seen:
+                raise ValueError(
+                    f"{where}, line {line}: {key.value!r} stands in line {seen[key.value]} already; keep one"
+                )
+            seen[key.value] = line
+        loader.flatten_mapping(node)
+        return dict(loader.construct_pairs(node, deep=True))
+
+    loader_class.add_constructor("tag:yaml.org,2002:map", mapping)
+    try:
+        return yaml.load(text, loader_class)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ValueError(f"{where}{line}: this is no YAML ({error.problem or error.context})") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"{where}: this is no YAML ({error})") from None
+
+
+def _flatten(plain: Mapping[Any, Any], prefix: str, where: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    known = kinds()
+    for key, value in plain.items():
+        name = prefix + str(key)
+        lowered = _small(name)
+        if isinstance(value, dict) and lowered not in known:
+            if not any(leaf.startswith(f"{lowered}.") for leaf in known):
+                raise _unknown(name, where)
+            values |= _flatten(value, f"{name}.", where)
+        elif value is None and any(leaf.startswith(f"{lowered}.") for leaf in known):
+            continue  # a group whose lines are all commented out
+        else:
+            values[_leaf(name, where)] = value
+    return values
+
+
+def _leaf(name: str, where: str) -> str:
+    """The leaf of that name; groups may be in capitals."""
+    known = kinds()
+    lowered = _small(name)
+    if lowered in known:
+        return lowered
+    if any(leaf.startswith(f"{lowered}.") for leaf in known):
+        raise ValueError(f"{where}: {name} is a group; name one of its keys, such as {_first(lowered)}")
+    raise _unknown(name, where)
+
+
+def _first(group: str) -> str:
+    return next(leaf for leaf in kinds() if leaf.startswith(f"{group}."))
+
+
+def _unknown(name: str, where: str) -> ValueError:
+    """An unknown key: the near ones by whole name, else by the last part of it."""
+    groups = {leaf.rpartition(".")[0] for leaf in kinds() if "." in leaf}
+    close = nearest(name, {*kinds(), *groups})
+    if not close:
+        parts = {leaf.rpartition(".")[2]: leaf for leaf in kinds()}
+        close = [parts[part] for part in nearest(name.rpartition(".")[2], parts)]
+    hint = (
+        f"did you mean {' or '.join(repr(item) for item in close)}?" if close else "--print-config lists all"
+    )
+    return ValueError(f"unknown key {name!r} in {where}; {hint}")
+
+
+def _small(name: str) -> str:
+    return ".".join(part.lower() if part.isupper() else part for part in name.split("."))
+
+
+def _kinds(record: type[Any], prefix: str) -> list[tuple[str, Any]]:
+    hints = typing.get_type_hints(record)
+    found: list[tuple[str, Any]] = []
+    for item in dataclasses.fields(record):
+        hint = hints[item.name]
+        if dataclasses.is_dataclass(hint):
+            found += _kinds(typing.cast("type[Any]", hint), f"{prefix}{item.name}.")
+        else:
+            found.append((prefix + item.name, hint))
+    return found
+
+
+def _fit(leaf: str, value: Any, where: str) -> Any:
+    """``value`` as the leaf's type writes it: YAML takes 1e-4 for text and 32 for a number."""
+    return _convert(kinds()[leaf], value, where)
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        inner = [item for item in typing.get_args(hint) if item is not type(None)]
+        return None if value is None else _convert(inner[0], value, where)
+    if origin is tuple:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",")] if value.strip() else []
+        elif not isinstance(value, (list, tuple)):
+            value = [value]
+        parts = typing.get_args(hint)
+        if len(parts) == 2 and parts[1] is Ellipsis:
+            return tuple(_convert(parts[0], item, where) for item in value)
+        if len(parts) != len(value):
+            raise ValueError(f"{where} needs {len(parts)} values, not {len(value)}")
+        return tuple(_convert(part, item, where) for part, item in zip(parts, value, strict=True))
+    if hint is bool and value in (0, 1) and not isinstance(value, float):
+        return bool(value)
+    if hint is float and not isinstance(value, bool):
+        if isinstance(value, str) and looks_like_number(value):
+            return float(value)
+        if isinstance(value, (int, float)):
+            return float(value)
+    if hint is int and isinstance(value, str) and looks_like_number(value):
+        number = float(value)
+        if number == int(number):
+            return int(number)
+    if hint is str and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+        raise ValueError(f"{where} expects {names[hint]}, not {value!r}")
+    return value

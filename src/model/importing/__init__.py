@@ -1,0 +1,1 @@
+"""Weights of other systems: published YourMT3+ checkpoints, read, renamed and written as ours, and back."""

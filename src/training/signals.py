@@ -1,0 +1,59 @@
+"""What follows a signal: all ranks hear of it without a meeting, and SLURM is asked to run the job again."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import _get_default_store
+
+_KEY = "amt/stop"
+
+
+class StopWish:
+    """Set on one rank, seen by all: through the store that the process group keeps anyway.
+
+    Args:
+        world_size: number of ranks; 1 needs no store.
+    """
+
+    def __init__(self, world_size: int) -> None:
+        self._shared = world_size > 1
+        self._seen = False
+
+    def look(self, own: bool) -> bool:
+        """Whether some rank wishes to stop; ``own`` is this rank's wish. Waits for nobody."""
+        if self._seen or not self._shared or not dist.is_initialized():
+            return self._seen or own
+        store = _get_default_store()
+        if own:
+            store.set(_KEY, "1")
+            self._seen = True
+        elif store.check([_KEY]):
+            self._seen = True
+        return self._seen
+
+
+def requeue(environ: Mapping[str, str], say: Callable[[str], object]) -> None:
+    """Put a SLURM job that got SIGUSR1 (``--signal=USR1@SECONDS``) back into the queue; elsewhere do nothing.
+
+    The job then starts again with ``SLURM_RESTART_COUNT`` and resumes. On SIGTERM SLURM itself decides.
+    """
+    job = environ.get("SLURM_JOB_ID", "")
+    if environ.get("SLURM_ARRAY_JOB_ID") and environ.get("SLURM_ARRAY_TASK_ID"):
+        job = f"{environ['SLURM_ARRAY_JOB_ID']}_{environ['SLURM_ARRAY_TASK_ID']}"
+    if not job:
+        return
+    try:
+        done = subprocess.run(
+            ["scontrol", "requeue", job], capture_output=True, text=True, timeout=60, check=False
+        )
+        problem = done.stderr.strip() or f"exit status {done.returncode}" if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problem = str(error)
+    say(
+        f"run: SLURM job {job} could not be requeued ({problem})"
+        if problem
+        else f"run: SLURM job {job} requeued"
+    )

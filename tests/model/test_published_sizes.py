@@ -1,0 +1,123 @@
+"""The published configurations at their real sizes."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from amt.config import Experiment
+from amt.config.leaves import replace_leaves
+from amt.config.published_models import PUBLISHED_MODELS
+from amt.config.tasks import get_task
+from amt.model import build_model
+from amt.model.importing.names import NameTable
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "model"
+
+# Trained numbers of the published models: pre-encoder, encoder, projection.
+SIZES = {
+    "ymt3plus": (0, 19_412_480 - 1034 * 512, 0),
+    "yptf_single": (740_224, 1_766_400, 1_572_864),
+    "yptf_multi": (740_224, 1_797_376, 131_072),
+    "yptf_moe_multi": (740_224, 19_888_384, 131_072),
+    "conformer_t5": (0, 23_278_592, 0),
+    "ptf_t5": (740_224, 2_160_128, 1_703_936),
+}
+DECODER = 25_178_624
+
+
+def build(name):
+    experiment = replace_leaves(Experiment(), PUBLISHED_MODELS[name])
+    task = get_task(experiment.task)
+    num_tokens = 596 - 206 + experiment.audio.max_shift_steps
+    length = task.max_note_tokens or experiment.event_length
+    model = build_model(experiment.model, experiment.audio, num_tokens, task.num_channels, max_length=length)
+    return experiment, model
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_trained_numbers(name, monkeypatch):
+    monkeypatch.setattr("amt.model.transcriber.build_frontend", lambda _: torch.nn.Identity())
+    with torch.device("meta"):
+        experiment, model = build(name)
+    counts = tuple(
+        sum(p.numel() for p in part.parameters())
+        for part in (model.pre_encoder, model.encoder, model.pre_decoder)
+    )
+    assert counts == SIZES[name]
+    own = [
+        p.numel() for key, p in model.decoder.named_parameters() if not key.startswith(("embed.", "lm_head."))
+    ]
+    assert sum(own) == DECODER
+    tokens = 596 - 206 + experiment.audio.max_shift_steps
+    assert model.decoder.embed.weight.shape == model.decoder.lm_head.weight.shape == (tokens, 512)
+
+
+def fill(model, experiment):
+    """The weights that the golden fill rule derives from the published names."""
+    spec = importlib.util.spec_from_file_location("fill_rule", GOLDEN / "fill_rule.py")
+    rule = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(rule)
+    table = NameTable(experiment.model)
+    for name, value in model.state_dict().items():
+        published = table.published_name(name)
+        if "{e}" in published:
+            for expert, part in enumerate(value):
+                part.copy_(torch.from_numpy(rule.filled(published.format(e=expert), tuple(part.shape))))
+        elif not published.endswith("num_batches_tracked"):
+            value.copy_(torch.from_numpy(rule.filled(published, tuple(value.shape))))
+
+
+class Stored(torch.nn.Module):
+    """Stands for the front end and gives one spectrogram."""
+
+    def __init__(self, spec):
+        super().__init__()
+        self.spec = spec
+
+    def forward(self, audio):
+        return self.spec
+
+
+@pytest.mark.slow
+def test_mixture_of_experts_at_full_size(golden, golden_audio):
+    """YPTF.MoE+Multi, 47 M weights: every stage, the loss, and tokens up to where rounding decides."""
+    vectors = golden("yptf_moe_multi")
+    experiment, model = build("yptf_moe_multi")
+    fill(model, experiment)
+    model.eval()
+    audio = golden_audio(1, 32767, 21)
+    assert torch.equal(audio[:, :, :64], vectors["audio_head"])
+
+    def part(full, name):
+        assert list(full.shape) == vectors[f"{name}_shape"].tolist()
+        return full[tuple(slice(None, None, int(step)) for step in vectors[f"{name}_stride"])]
+
+    with torch.no_grad():
+        spec = model.frontend(audio).double()
+        ours, stored = part(spec, "spec"), vectors["spec"].double()
+        torch.testing.assert_close(ours, stored, atol=1e-4, rtol=0)
+        # The two extremes, which scale every bin, were rounded by another FFT: scale and offset are fitted.
+        scale = ((ours - ours.mean()) * (stored - stored.mean())).sum() / (ours - ours.mean()).square().sum()
+        model.frontend = Stored((scale * (spec - ours.mean()) + stored.mean()).float())
+        pre = model.pre_encoder(model.frontend(audio))
+        close = {"atol": 1e-4, "rtol": 0}
+        torch.testing.assert_close(part(pre, "pre_encoder"), vectors["pre_encoder"], **close)
+        torch.testing.assert_close(part(model.encoder(pre), "enc_hidden"), vectors["enc_hidden"], **close)
+        encoded = model.encode(audio)
+        memory = encoded.memory.view(1, 13, -1, 512)
+        torch.testing.assert_close(part(memory, "proj"), vectors["proj"], **close)
+        logits = model.decode_logits(encoded, vectors["labels"])
+    torch.testing.assert_close(part(logits, "logits"), vectors["logits"], atol=1e-6, rtol=0)
+    loss = F.cross_entropy(logits.flatten(0, 2), vectors["labels"].flatten(), ignore_index=0)
+    assert abs(float(loss) - 6.390598297119141) < 1e-5
+    ids, expected = model.generate(audio, 24), vectors["greedy"]
+    ids = F.pad(ids, (0, expected.shape[2] - ids.shape[2]))
+    unsure = (vectors["greedy_margin"].view_as(expected) < 1e-3) & (expected != model.pad_id)
+    sure = ~unsure.cumsum(-1).bool()
+    assert float(sure.float().mean()) > 0.3
+    assert torch.equal(ids[sure], expected[sure])

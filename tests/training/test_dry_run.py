@@ -1,0 +1,54 @@
+"""--dry-run: everything is built, one step is taken, no file appears."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from amt.cli.train import main
+
+
+@pytest.fixture
+def line(tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tiny run as a configuration file, over songs made for it."""
+    tiny.make_store(tmp_path / "data", songs=(("train", 2), ("validation", 1)))
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("AMT_LOG_DIR", str(tmp_path / "logs"))
+    plain = tiny.experiment(trainer__accumulate_grad_batches=2).to_dict()
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(plain), encoding="utf-8")
+    return ["tiny", "--config", str(tmp_path / "tiny.yaml"), "--dry-run"]
+
+
+def test_one_step_and_no_file(line: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*line, "--ema", "0.9", "--tensorboard", "true"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("run: SCRATCH")
+    assert "dry run: everything is built, step 1 took" in out
+    assert "nothing was written" in out
+    assert not (tmp_path / "logs").exists()
+
+
+def test_on_a_run_that_exists(line: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It resumes, goes one step on, and leaves the run as it was."""
+    assert main([*line[:-1], "-it", "2", "-vit", "2", "--tensorboard", "true"]) == 0
+    folder = tmp_path / "logs" / "ymt3" / "tiny"
+    assert list((folder / "tensorboard").glob("events.out.tfevents.*"))
+
+    def state() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    before = state()
+    capsys.readouterr()
+    assert main([*line, "-it", "4"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("run: RESUME")
+    assert "step 3 took" in out
+    assert state() == before
+
+
+def test_it_refuses_what_the_run_would_refuse(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*line, "-o", "CPUAdam"]) == 2
+    assert "deepspeed" in capsys.readouterr().err
