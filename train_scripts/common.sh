@@ -15,7 +15,7 @@ if [[ -f "${scripts_dir}/local.env" ]]; then
 fi
 
 # Folders are meant from where the caller stands; the commands run in src/.
-for name in AMT_DATA_HOME AMT_LOG_DIR; do
+for name in AMT_DATA_HOME AMT_LOG_DIR AMT_FAULTHANDLER_LOG_DIR; do
     if [[ -n "${!name:-}" && "${!name}" != /* && "${!name}" != "~"* ]]; then
         export "${name}=${PWD}/${!name}"
     fi

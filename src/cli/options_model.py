@@ -186,9 +186,7 @@ MODEL_OPTIONS: tuple[Option, ...] = (
     ),
     _encoder("-act", "--hidden-act", "text", ".hidden_act", "its activation", choices=ACTIVATIONS),
     _encoder("-ln", "--layer-norm-type", "text", ".norm_type", "norms", choices=NORM_TYPES),
-    _encoder(
-        "-rp", "--rope-partial-pe", "bool", ".rope_partial", "-epe rope turns half of --rope-width"
-    ),
+    _encoder("-rp", "--rope-partial-pe", "bool", ".rope_partial", "-epe rope turns half of --rope-width"),
     _encoder("-rk", "--rope-apply-to-keys", "bool", ".rope_apply_to_keys", "-epe rope turns keys too"),
     _encoder(
         "-rt",

@@ -28,7 +28,7 @@ KEPT = ("seed", "init_", "pretrained_t5")
 OPTIMISATION = ("optimizer.", "lr_schedule.")
 """Those that stay as they were unless ``--override-optim`` is given."""
 RULES = (
-    "model, tokens, data: the checkpoint's; a flag that contradicts them is an error",
+    "model, tokens, data: the checkpoint's; a flag or file that contradicts them is an error",
     "optimizer, schedule, --freeze, --ema: the checkpoint's, unless --override-optim; the seed always",
     "steps, intervals, batches, workers, logging and the rest: flags and variables, else the checkpoint's",
 )

@@ -66,7 +66,9 @@ class Experiment:
         if self.event_length < 8:
             raise ValueError(f"-el must be at least 8 tokens, not {self.event_length}")
         if self.init_ckpt and self.pretrained_t5:
-            raise ValueError("--init-ckpt brings all weights, --pretrained-t5 those of a T5: give one of them")
+            raise ValueError(
+                "--init-ckpt brings all weights, --pretrained-t5 those of a T5: give one of them"
+            )
         task = get_task(self.task)
         check_task(self.model, task)
         check_network(self.model, self.audio, task.num_channels)

@@ -78,9 +78,7 @@ class Task:
                     raise unknown_name(f"task token of {self.name}", token, self.extra_tokens)
         lengths = {len(subtask.tokens) for subtask in self.subtasks.values()}
         if len(lengths) > 1 or 0 in lengths:
-            raise ValueError(
-                f"the prefixes of sub-tasks of {self.name} must be of one length, at least 1"
-            )
+            raise ValueError(f"the prefixes of sub-tasks of {self.name} must be of one length, at least 1")
         if any(subtask.weight <= 0 for subtask in self.subtasks.values()):
             raise ValueError(f"the weights of the sub-tasks of {self.name} must be positive")
 

@@ -47,7 +47,7 @@ class OptimizerConfig:
     freeze: tuple[str, ...] = ()
     """Patterns of parameter names that are not trained (flag ``--freeze``)."""
     lr_decay: float = 1.0
-    """Factor on the rate for each layer further from the output (flag ``--lr-decay``); 1: one rate for all."""
+    """Factor on the rate for each layer further from the output (flag ``--lr-decay``); 1: one for all."""
     ema_decay: float = 0.0
     """Share of the old average that a step keeps in the moving average of the weights (flag ``--ema``); 0 is
     no average. Validation and checkpoints use the average."""

@@ -1,4 +1,4 @@
-"""Which notes of the data have no class in the task: said once, before training, not lost in silence."""
+"""Which notes of the data the task leaves out or has no class for: said before training, not lost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..config.vocabularies import program_name
+from ..notes.note import DRUM_PROGRAM
 from ..tokenizer import NoteTokenizer
 from .segments import TrainingSet
 
@@ -37,3 +38,23 @@ def unclassed_remarks(sets: Sequence[TrainingSet], tokenizer: NoteTokenizer) -> 
             f"of {tokenizer.task.name} and {fate} ({', '.join(named)})"
         )
     return remarks
+
+
+def untaught_remarks(sets: Sequence[TrainingSet], tokenizer: NoteTokenizer) -> list[str]:
+    """One sentence when not a single note of the training songs is one that the task transcribes."""
+    task = tokenizer.task
+    counts: Counter[int] = Counter()
+    for item in sets:
+        for split in item.splits:
+            counts.update(item.store.notes_by_program(split))
+    for program in counts:
+        is_target = task.target_programs is None or program in task.target_programs
+        if task.transcribes_drums if program == DRUM_PROGRAM else is_target:
+            return []
+    most = ", ".join(
+        f"{program} {program_name(program)}: {count}" for program, count in counts.most_common(SHOWN_PROGRAMS)
+    )
+    return [
+        f"nothing to learn: {task.name} transcribes none of the {counts.total()} notes of the training songs"
+        f"{f' ({most})' if most else ''}; -tk chooses another task"
+    ]

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from ..config.experiment import Experiment
 from ..tokenizer import NoteTokenizer
 from .batch import Batch, ValidationItem
-from .classes import unclassed_remarks
+from .classes import unclassed_remarks, untaught_remarks
 from .dataset import EvaluationSongs, ScoredSet, TrainingBatches
 from .segments import SegmentMaker
 from .sources import open_presets
@@ -77,8 +77,11 @@ class TranscriptionData(pl.LightningDataModule):
         """Shares of the data sets from a sample on; see :meth:`first_open_sample`."""
         self.validation_sets = data.validation
         self.test_sets = data.test
-        self.remarks = unclassed_remarks(data.training, tokenizer) if rank == 0 else []
+        self.remarks: list[str] = []
         """What the user should know of the data, in words; said by rank 0."""
+        if rank == 0 and data.training:
+            self.remarks = unclassed_remarks(data.training, tokenizer)
+            self.remarks += untaught_remarks(data.training, tokenizer)
 
     @property
     def dataset_names(self) -> list[str]:
@@ -101,6 +104,14 @@ class TranscriptionData(pl.LightningDataModule):
             raise ValueError(
                 f"-d {' '.join(self.experiment.data.presets)}: no song to train on; a store without training "
                 "songs is prepared again with another --seed or smaller shares for validation and test"
+            )
+
+    def require_validation_songs(self) -> None:
+        """Raise a ``ValueError`` that says what to do when there is nothing to score a run by."""
+        if not self.validation_sets:
+            raise ValueError(
+                f"-d {' '.join(self.experiment.data.presets)}: no song to validate with; a store of your own "
+                "is prepared again with --overwrite and another --seed or a larger --validation-share"
             )
 
     def first_open_sample(self, consumed: int) -> int:

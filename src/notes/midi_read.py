@@ -84,9 +84,17 @@ def read_midi(
     ``drums`` says that all notes are drums (True) or none (False), whatever their channel, and
     ``track_programs`` gives the program (128: drums) of tracks by their name in any case, before ``program``.
 
-    Raises ``ValueError`` that names the file when it is no MIDI file, empty, of type 2 or in SMPTE time.
+    Raises ``ValueError`` that names the file when it is no MIDI file, empty, of type 2 or in SMPTE time,
+    and for a ``program`` outside 0 to 127 or one of ``track_programs`` outside 0 to 128.
     Damaged parts are left out with one :class:`MidiWarning`.
     """
+    if program is not None and not 0 <= program < DRUM_PROGRAM:
+        raise ValueError(f"program must be 0 to 127, not {program} (drums=True makes all notes drums)")
+    for name, number in (track_programs or {}).items():
+        if not 0 <= number <= DRUM_PROGRAM:
+            raise ValueError(
+                f"track_programs gives {name!r} the program {number}; it must be 0 to 127, or 128 for drums"
+            )
     path = Path(path)
     try:
         file = parse_midi(path.read_bytes())

@@ -7,6 +7,7 @@ import os
 import unicodedata
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -152,7 +153,8 @@ def prepare_folder(
                 f"  {key}: {value}" for key, value in list(report.skipped.items())[:SHOWN_PROBLEMS]
             )
             raise ValueError(f"{source}: none of the {len(pairs)} pairs can be read:\n{lines}")
-    _print_report(console, report, validation_share, test_share)
+    kept = [pair.name for pair in pairs if pair.name not in report.skipped]
+    _print_report(console, report, kept, validation_share, test_share)
     return report
 
 
@@ -193,6 +195,16 @@ def split_of(name: str, seed: int, validation_share: float, test_share: float) -
     if place < test_share:
         return "test"
     return "validation" if place < test_share + validation_share else "train"
+
+
+def seed_for(
+    names: Sequence[str], wanted: Sequence[str], validation_share: float, test_share: float
+) -> int | None:
+    """The smallest seed up to 1000 that puts a song into each of the splits ``wanted``; None without one."""
+    for seed in range(1001):
+        if set(wanted) <= {split_of(name, seed, validation_share, test_share) for name in names}:
+            return seed
+    return None
 
 
 def fit_notes(notes: NoteArray, seconds: float) -> tuple[NoteArray, int, int]:
@@ -249,7 +261,7 @@ def _song_ids(pairs: list[Pair]) -> dict[str, str]:
 
 
 def _print_report(
-    console: Console, report: PreparationReport, validation_share: float, test_share: float
+    console: Console, report: PreparationReport, songs: list[str], validation_share: float, test_share: float
 ) -> None:
     table = Table("split", "songs", "minutes", "notes", title="prepared")
     for split in SPLITS:
@@ -273,6 +285,15 @@ def _print_report(
             f"notes after the end of the audio: {report.notes_dropped} dropped; "
             f"notes cut at the end: {report.notes_cut}"
         )
-    for split, share in (("train", 1.0), ("validation", validation_share), ("test", test_share)):
-        if share > 0 and not report.songs[split]:
-            console.print(f"no song fell into {split}: prepare again with another --seed or another share")
+    wanted = [s for s, p in zip(SPLITS, (1.0, validation_share, test_share), strict=True) if p > 0]
+    empty = [split for split in wanted if not report.songs[split]]
+    if not empty:
+        return
+    way_out = "prepare again with --overwrite and larger shares (--validation-share, --test-share)"
+    if len(songs) < len(wanted):
+        way_out = f"{len(songs)} songs cannot fill {len(wanted)} splits: add songs"
+        if test_share > 0 and len(songs) > 1:
+            way_out += ", or prepare again with --overwrite --test-share 0"
+    elif (seed := seed_for(songs, wanted, validation_share, test_share)) is not None:
+        way_out = f"prepare again with the same shares and --overwrite --seed {seed}, which fills all"
+    console.print(f"no song fell into {' and '.join(empty)}; {way_out}", highlight=False, soft_wrap=True)

@@ -74,6 +74,17 @@ def check_range(notes: NoteArray) -> None:
         )
 
 
+def check_times(notes: NoteArray) -> None:
+    """Raise ``ValueError`` if a time is not finite."""
+    finite = np.isfinite(notes["onset"]) & np.isfinite(notes["offset"])
+    if not finite.all():
+        bad = notes[~finite][0]
+        raise ValueError(
+            f"a note of pitch {bad['pitch']} lasts from {bad['onset']} to {bad['offset']} s; times must be "
+            "finite (target_notes and clean_notes leave such notes out)"
+        )
+
+
 def note_items(notes: NoteArray, tables: EncodingTables) -> tuple[Ints, Ints]:
     """Item bits (drum flag, program, pitch) and channel of each note, both (M,)."""
     program = np.where(notes["is_drum"], 128, notes["program"])
@@ -91,6 +102,7 @@ def to_ticks(seconds: Floats) -> Ints:
 def prepare_notes(notes: NoteArray, tables: EncodingTables) -> PreparedNotes:
     """Sort the events of one song. A note without length gets 10 ms; else notes are taken as they are."""
     check_range(notes)
+    check_times(notes)
     items, channel = note_items(notes, tables)
     num_without_channel = 0
     if tables.num_channels > 1:

@@ -218,9 +218,10 @@ class NoteTokenizer:
         note ends where the next one of its pitch and program starts; which programs and drums are targets
         is not looked at. For notes of :meth:`target_notes` it equals the row of :meth:`encode_prepared`.
         With ``subtask`` each row begins with its task tokens.
-        Raises ``ValueError`` for pitches or programs out of range.
+        Raises ``ValueError`` for pitches or programs out of range and times that are not finite.
         """
         encoding.check_range(notes)
+        encoding.check_times(notes)
         end = start_seconds + self.segment_samples / self.sample_rate
         items = encoding.single_window_items(notes, start_seconds, end, self._tables)
         tokens, lengths = self._tokens(items)

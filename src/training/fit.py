@@ -137,6 +137,7 @@ def run_training(
         excluded=excluded,
     )
     data.require_training_songs()
+    data.require_validation_songs()
     folder = RunFolder(paths.folder)
     module = _build_module(
         experiment, tokenizer, data, plan, hardware, folder, fault=fault, scan_gradients=scan_gradients
@@ -169,14 +170,18 @@ def run_training(
             write_config(folder.root, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
         except OSError as error:  # a full disk: each checkpoint holds the configuration too
             say(f"run: {folder.config} cannot be written ({error.strerror or error}); the run goes on")
-    loggers = [] if dry_run else build_loggers(
-        experiment.wandb,
-        experiment.project,
-        experiment.exp_id,
-        folder.root,
-        decision.kind,
-        os.environ,
-        resume_step=decision.step if decision.kind == "resume" else None,
+    loggers = (
+        []
+        if dry_run
+        else build_loggers(
+            experiment.wandb,
+            experiment.project,
+            experiment.exp_id,
+            folder.root,
+            decision.kind,
+            os.environ,
+            resume_step=decision.step if decision.kind == "resume" else None,
+        )
     )
     saver = CustomModelCheckpoint(experiment.checkpoint, folder.checkpoints)
     callbacks: list[Callback] = [ProgressLine(), saver]

@@ -45,7 +45,7 @@ def test_marks_are_needed() -> None:
 def test_commands_in_the_documents_are_understood(name: str) -> None:
     """Every train.py command line in the documents parses."""
     text = (ROOT / name).read_text(encoding="utf-8")
-    found = re.findall(r"^.*python train\.py (.*)$", text, re.MULTILINE)
+    found = re.findall(r"^.*python (?:src/)?train\.py (.*)$", text, re.MULTILINE)
     assert found
     for line in found:
         words = shlex.split(line.partition("  #")[0])

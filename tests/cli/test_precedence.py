@@ -147,7 +147,7 @@ def test_the_command_resumes_with_the_checkpoints_values(
     shown = capsys.readouterr().out
     assert shown.startswith("run: RESUME at step 3")
     assert "resume: trainer.max_steps: 7 (-it) holds, not the checkpoint's 100" in shown
-    assert "resume: model, tokens, data: the checkpoint's; a flag that contradicts them is an error" in shown
+    assert "model, tokens, data: the checkpoint's; a flag or file that contradicts them is an error" in shown
     assert "model.encoder.num_latents=26" in shown
     assert main(["exp", "-nl", "3", "--print-config"]) == 2
     assert "-nl 3, the checkpoint has 26" in capsys.readouterr().err

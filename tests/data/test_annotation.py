@@ -13,7 +13,7 @@ import pytest
 from amt.config import AudioConfig, Augmentation
 from amt.config.tasks import get_task
 from amt.data.batch import Batch
-from amt.data.classes import unclassed_remarks
+from amt.data.classes import unclassed_remarks, untaught_remarks
 from amt.data.dataset import EvaluationSongs, ScoredSet, collate_samples
 from amt.data.segments import SegmentMaker, TrainingSet
 from amt.data.songs import TaskView
@@ -193,6 +193,18 @@ def test_notes_without_a_class_are_counted_and_named(make_store: Any) -> None:
     (store.path / "store.json").write_text(json.dumps(header))
     older = SongStore.open(store.path)
     assert older.notes_by_program("train") == counts
+
+
+def test_data_without_a_target_note_are_pointed_out(make_store: Any) -> None:
+    sets = [TrainingSet("own", make_store([0, 128], songs=2), ("train",))]
+    counts = sets[0].store.notes_by_program("train")
+    (line,) = untaught_remarks(sets, tokenizer("mc13_fsingle_vocal"))
+    assert f"mc13_fsingle_vocal transcribes none of the {counts.total()} notes" in line
+    assert f"0 Acoustic Grand Piano: {counts[0]}" in line
+    assert "-tk" in line
+    assert untaught_remarks(sets, tokenizer("mc13_fsingle")) == []
+    sung = TrainingSet("sung", make_store([100], name="sung"), ("train",))
+    assert untaught_remarks([*sets, sung], tokenizer("mc13_fsingle_vocal")) == []
 
 
 def test_many_programs_without_a_class_are_not_all_named(make_store: Any) -> None:

@@ -19,7 +19,10 @@ from amt.config.presets import MULTI_PRESETS, SINGLE_PRESETS, EvaluationSet, Mul
 from amt.data.batch import Batch
 from amt.data.collate import label_buckets
 from amt.data.module import TranscriptionData
+from amt.data.store import StoreWriter
 from amt.data.workers import cap_workers, raise_file_limit, shared_memory_problem
+from amt.notes import Note
+from amt.notes.note import notes_to_array
 from amt.tokenizer import NoteTokenizer
 
 SEGMENT = 8000
@@ -266,3 +269,16 @@ def test_the_file_limit_is_only_raised() -> None:
 
 def test_contexts_exist() -> None:
     assert {"fork", "spawn"} <= set(multiprocessing.get_all_start_methods()) or sys.platform != "linux"
+
+
+def test_a_store_without_validation_songs_is_refused(data_home: Path, tmp_path: Path) -> None:
+    data(data_home, experiment()).require_validation_songs()
+    with StoreWriter(tmp_path / "mine", "mine") as writer:
+        notes = notes_to_array([Note(0.5, 0.9, 60, program=100)])
+        writer.add_song("train", "only", np.zeros((1, 32000), np.int16), [[100]], ["mix"], notes, {})
+        for split in ("validation", "test"):
+            writer.add_split(split)
+    module = data(tmp_path, experiment(presets=("mine",)))
+    module.require_training_songs()
+    with pytest.raises(ValueError, match=r"-d mine: no song to validate with; .* --validation-share"):
+        module.require_validation_songs()

@@ -1,11 +1,13 @@
 """The worked example of docs/evaluation.md is recomputed from the page."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from amt.evaluation import score_keys, score_notes
-from amt.notes.note import Note
+from amt.notes import Note, write_midi
 
 PAGE = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
 VOCAB = {"Piano": (0,), "Voice": (100, 101)}
@@ -41,6 +43,31 @@ def test_the_worked_example() -> None:
     assert len(expected) == 15
     for key, value, _ in expected:
         assert scores[key.strip("`")] == pytest.approx(float(value), abs=5e-5), key
+
+
+def test_the_first_example_runs_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    reference = [Note(0, 1, 60, 100), Note(1, 2, 64, 100), Note(0, 1, 48, 33), Note(0, 0.01, 36, 128, True)]
+    write_midi(reference, "reference.mid")
+    write_midi([reference[0], Note(1, 1.5, 64, 100), *reference[2:]], "estimate.mid")
+    code = PAGE.split("```python\n")[1].split("```")[0]
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    shown = eval(code.splitlines()[-1], scope)
+    assert shown == pytest.approx((1.0, 0.5, 0.75))
+
+
+def test_how_near_is_near() -> None:
+    """The rules of "When two notes agree", at their edges."""
+    assert "exactly 50 ms counts, 50.1 ms does not" in PAGE
+    assert "at most max(50 ms, 20 % of the reference note) apart" in PAGE
+    for apart, onset_f in ((0.05, 1.0), (0.0501, 0.0)):
+        assert score_notes([Note(1, 2, 60)], [Note(1 + apart, 2, 60)])["onset_f"] == onset_f
+    for length, apart, offset_f in ((1.0, 0.2, 1.0), (1.0, 0.201, 0.0), (0.1, 0.05, 1.0), (0.1, 0.0501, 0.0)):
+        reference, estimate = Note(1, 1 + length, 60), Note(1, 1 + length + apart, 60)
+        assert score_notes([reference], [estimate])["offset_f"] == offset_f
+    assert re.search(r"rounded to four decimals", PAGE)
+    assert score_notes([Note(1, 2, 60)], [Note(1.05004, 2, 60)])["onset_f"] == 1.0
 
 
 def test_every_kind_of_key_is_explained() -> None:

@@ -135,6 +135,16 @@ def test_instruments_a_data_set_knows_better_than_its_files(tmp_path: Path) -> N
     assert all(n.is_drum for n in read_midi(path, drums=True))
 
 
+def test_programs_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file.mid"
+    path.write_bytes(midi("00 903c64 60 803c40"))
+    for program in (-1, 128):
+        with pytest.raises(ValueError, match="program must be 0 to 127"):
+            read_midi(path, program=program)
+    with pytest.raises(ValueError, match="'kit' the program 129"):
+        read_midi(path, track_programs={"kit": 129})
+
+
 def midi(*tracks: str, file_type: int = 1, division: int = 480, num_tracks: int | None = None) -> bytes:
     """A file of tracks given in hexadecimal, each closed by an end of track."""
     count = len(tracks) if num_tracks is None else num_tracks
@@ -235,6 +245,33 @@ def test_refused(tmp_path: Path, data: bytes, words: str) -> None:
 def test_program_is_fixed_at_onset_and_drums_stay_drums(tmp_path: Path) -> None:
     rows, _ = read(tmp_path, midi("00 903c64 60 c028 8300 803c40 00 c918 00 99247f 00 892400"))
     assert rows == [(0.0, 0.5, 60, 0), (0.5, 0.51, 36, 128)]
+
+
+def test_damaged_files_are_read_or_refused_by_name(tmp_path: Path) -> None:
+    """Bytes changed, lost, added and cut off anywhere in the files of other people."""
+    rng = np.random.default_rng(9)
+    files = [path.read_bytes() for path in sorted(CASES.glob("*.mid"))]
+    path = tmp_path / "file.mid"
+    messages = []
+    for number in range(800):
+        data = bytearray(files[number % len(files)])
+        for _ in range(int(rng.integers(1, 6))):
+            at = int(rng.integers(0, len(data) + 1))
+            noise = rng.integers(0, 256, int(rng.integers(1, 5)), dtype=np.uint8).tobytes()
+            kind = int(rng.integers(0, 4))
+            data[at : at + (0, len(noise), 1, len(data))[kind]] = (noise, b"", noise[:1], b"")[kind]
+        path.write_bytes(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MidiWarning)
+            try:
+                notes = read_midi(path)
+            except ValueError as error:
+                messages.append(str(error))
+                continue
+        assert all(0 <= note.onset < note.offset < float("inf") for note in notes)
+        assert all(0 <= n.pitch < 128 and 0 <= n.program <= 128 and 0 < n.velocity < 128 for n in notes)
+    assert 50 < len(messages) < 700
+    assert all(message.startswith(f"{path}: ") for message in messages)
 
 
 def test_any_bytes_after_a_header_never_crash(tmp_path: Path) -> None:

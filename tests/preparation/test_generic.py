@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 import unicodedata
@@ -180,3 +181,22 @@ def test_name_of_a_preset_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="belongs to a data preset"):
         prepare_folder(tmp_path / "in", tmp_path / "quickstart", "quickstart", progress=False)
     assert not (tmp_path / "quickstart").exists()
+
+
+def test_empty_splits_are_named_with_a_seed_that_fills_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "raw"
+    for name in ("song0", "song1"):
+        add_pair(source, name)
+    report = prepare_folder(source, tmp_path / "one", "mine")
+    said = capsys.readouterr().err
+    assert dict(report.songs) == {"train": 2}
+    assert "no song fell into validation and test; 2 songs cannot fill 3 splits" in said
+    assert "--overwrite --test-share 0" in said
+    prepare_folder(source, tmp_path / "two", "mine", test_share=0)
+    found = re.search(r"no song fell into validation; .* --overwrite --seed (\d+)", capsys.readouterr().err)
+    assert found is not None
+    report = prepare_folder(source, tmp_path / "three", "mine", test_share=0, seed=int(found[1]))
+    assert dict(report.songs) == {"train": 1, "validation": 1}
+    assert "no song" not in capsys.readouterr().err

@@ -306,3 +306,9 @@ def test_makefile_has_every_target() -> None:
         assert re.search(rf"^  make {target}\s", done.stdout, re.MULTILINE)
     bare = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert bare.stdout == done.stdout
+
+
+def test_every_script_stands_in_the_documents() -> None:
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    for script in RUNNABLE:
+        assert f"| `{script.name}` |" in text

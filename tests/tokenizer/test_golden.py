@@ -7,6 +7,12 @@ Where the published behaviour is a fault the product differs:
 * eos_before_tie: EOS ends a sequence anywhere (published: ignored before the tie token).
 * forced_off_vs_tick0_onset_rounded_down: an onset on the first tick survives a forced end (published: 10 ms).
 * tie_missing_*, vectors made with the published switch for forced ends off: they are always on here.
+* exc_v1: a sequence has room for its prefix of three tokens (published: 1,024 with and without).
+* ``note_events`` and ``ties`` of data_decode_errors are not compared: tokens become notes in one go, without
+  note events between. What they say shows in the notes, the errors, and the ties that the next window must
+  have (``last_activity``), which are.
+* ``note_events`` of data_tokens carry the set of sounding notes with each event; the product has no such
+  sets. Events and ties of each window (``segments``) are compared.
 """
 
 from __future__ import annotations
@@ -20,8 +26,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amt.notes import Note, clean_notes, notes_to_array
-from amt.tokenizer import NoteTokenizer
+from amt.config.tasks import get_task
+from amt.notes import Note, array_to_notes, clean_notes, notes_to_array
+from amt.tokenizer import NoteTokenizer, encoding
+from amt.tokenizer.vocabulary import build_tables
 
 FOLDER = Path(__file__).parents[1] / "golden"
 SEGMENT = 32767
@@ -87,7 +95,80 @@ def test_id_ranges(task: str) -> None:
     if task.startswith("singing"):
         assert tokenizer.sequence_length == published["max_total"]
     elif not tokenizer.prefixes:
-        assert tokenizer.sequence_length == tokenizer.max_length
+        assert tokenizer.sequence_length == tokenizer.max_length == published["max_total"]
+    for kind in ("PAD", "EOS", "UNK", *tokenizer.layout.extra_tokens):
+        first, last = published["ranges"][kind]
+        assert first == last
+        assert tokenizer.describe([first]) == [kind]
+    assert len(published["ranges"]) == 9 + len(tokenizer.layout.extra_tokens)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_ignored_ids_change_nothing_wherever_they_stand(task: str) -> None:
+    tokenizer = NoteTokenizer.from_task(task, segment_samples=SEGMENT)
+    ignored = VOCAB["tasks"][task]["ignored_ids"]
+    assert set(ignored) <= set(tokenizer.token_range("extra"))
+    rows = golden_ids(tokenizer, result(CASES["tie_across_segment"], task)["tokens"])
+    want = tokenizer.decode(rows)
+    assert len(want.notes) == 3
+    for token in tokenizer.token_range("extra"):
+        between = np.full((*rows.shape[:2], 2 * rows.shape[2]), token)
+        between[:, :, 1::2] = rows
+        assert tokenizer.decode(between) == want
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case["prep"] == "full"])
+def test_preparing_notes_as_published(name: str) -> None:
+    """Published preprocessing: sort, repair lengths, end overlaps."""
+    raw = notes_to_array(golden_notes(CASES[name]["notes_in"]))
+    assert_same_notes(array_to_notes(clean_notes(raw)), CASES[name]["notes"])
+
+
+def test_notes_that_are_not_prepared_are_those_of_the_case() -> None:
+    for case in CASES.values():
+        assert case["prep"] in ("none", "full")
+        assert case["prep"] == "full" or case["notes_in"] == case["notes"]
+
+
+def events_and_ties(notes: list[Note], start: float) -> tuple[list[tuple[int, ...]], list[tuple[int, int]]]:
+    """What one window of ``mt3_full_plus`` holds: (tick, drum, program, velocity, pitch) and ties."""
+    tables = build_tables(get_task("mt3_full_plus"), SEGMENT, 16000)
+    prepared = encoding.prepare_notes(notes_to_array(notes), tables)
+    items = encoding.window_items(
+        prepared, np.array([start]), np.array([start + SEGMENT / 16000]), tables
+    ).tolist()
+    events, ties = [], []
+    for item in items:
+        program, pitch = item >> encoding.PROGRAM_BIT & 255, item & 127
+        if item & encoding.SECTIONS == encoding.TIE:
+            ties.append((program, pitch))
+        elif item & encoding.SECTIONS == encoding.BODY:
+            tick, drum = item >> encoding.TICK_BIT & encoding.TICKS, item >> encoding.DRUM_BIT & 1
+            events.append((tick, drum, program, item >> encoding.VELOCITY_BIT & 1, pitch))
+    return events, ties
+
+
+def ticked(events: list[list[Any]], start: float) -> list[tuple[int, ...]]:
+    first = round(100 * start)
+    return sorted((round(100 * time) - first, drum, *rest) for drum, program, time, velocity, pitch in events
+                  for rest in [(program, velocity, pitch)])  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_events_and_ties_of_each_window(name: str) -> None:
+    case = CASES[name]
+    notes = golden_notes(case["notes"])
+    for start, segment in zip(case["start_times"], case["segments"], strict=True):
+        events, ties = events_and_ties(notes, start)
+        assert events == ticked(segment["events"], start)
+        assert ties == [tuple(tie) for tie in segment["ties"]]
+
+
+@pytest.mark.parametrize("window", WINDOWS["windows"], ids=lambda window: str(window["start"]))
+def test_events_and_ties_of_windows_anywhere(window: dict[str, Any]) -> None:
+    events, ties = events_and_ties(golden_notes(CASES["random_band_10s"]["notes"]), window["start"])
+    assert len(events) == window["n_events"]
+    assert ties == [tuple(tie) for tie in window["ties"]]
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -155,8 +236,20 @@ def test_malformed_windows(case: dict[str, Any]) -> None:
         return
     assert_same_notes(decoded.notes, case["notes"])
     assert decoded.errors == counted(case["err"], case["note_err"])
+    # Every note the window leaves on is missed by a next window without ties; an unreadable one says nothing.
+    start = round(case["start_time"] * 16000)
+    then = [tokenizer.tie_id, tokenizer.eos_id]
+    width = max(len(case["tokens"]), 2)
+    rows = [[row + [0] * (width - len(row))] for row in (case["tokens"], then)]
+    after = tokenizer.decode(rows, start_samples=[start, start + SEGMENT]).errors - decoded.errors
+    assert after == counted({"Err/merging segment tie": len(case["last_activity"])})
 
 
+WINDOW_ERRORS = {
+    # The vectors of several windows hold the errors of merging only; these are counted within a window.
+    "bad_segment_between": {"Err/Missing tie": 1},
+    "tie_missing_but_offset_present": {"Err/Note off without note on": 1},
+}
 OWN_MERGES = {
     ("tie_missing_force_off", False): ([(1.0, 2.0479375, 60), (2.55, 2.56, 64)], 1),
     ("tie_missing_but_offset_present", False): ([(1.0, 2.0479375, 60)], 1),
@@ -172,6 +265,7 @@ def test_merging_windows(case: dict[str, Any]) -> None:
     own = OWN_MERGES.get((case["name"], case["force"]))
     if own is None:
         assert_same_notes(decoded.notes, case["notes"])
+        assert decoded.errors == counted(case["note_err"], WINDOW_ERRORS.get(case["name"], {}))
     else:
         notes, untied = own
         assert [(n.onset, round(n.offset, 9), n.pitch) for n in decoded.notes] == notes

@@ -112,32 +112,25 @@ def test_round_trip_to_one_step(task: str, seed: int) -> None:
     np.testing.assert_allclose(got["offset"][pitched], want["offset"][pitched], atol=0.0051)
 
 
-def check_random_sequences(count: int) -> None:
-    rng = np.random.default_rng(11)
-    for task, size in (("mc13_fsingle", 5), ("singing_drum_v1", 3), ("mc13_256", 2)):
-        tokenizer = make_tokenizer(task, 65534)
-        kinds = [list(tokenizer.token_range(k)) for k in ("shift", "pitch", "velocity", "tie", "program")]
-        for number in range(count * size // 10):
-            shape = (rng.integers(1, 4), tokenizer.num_channels, 30)
-            if number % 2:
-                ids = rng.integers(-3, tokenizer.vocab_size + 5, shape)
-            else:
-                # Sequences that look real for longer: few programs and pitches, a tie somewhere.
-                choice = rng.integers(0, 5, shape)
-                ids = np.array([[[rng.choice(kinds[k][:4]) for k in row] for row in w] for w in choice])
-                ids[:, :, rng.integers(0, 5)] = tokenizer.tie_id
-            decoded = tokenizer.decode(ids, start_from_ties=bool(number % 3))
-            assert all(note.offset > note.onset >= 0 for note in decoded.notes)
-            assert all(0 <= note.pitch < 128 for note in decoded.notes)
+BORDER_OFFSETS = (-0.011, -0.01, -0.0051, -0.005, -0.0049, -1e-9, 0.0, 1e-9, 0.0049, 0.005, 0.0051, 0.01)
 
 
-def test_any_sequence_can_be_decoded() -> None:
-    check_random_sequences(500)
-
-
-@pytest.mark.slow
-def test_ten_thousand_sequences_can_be_decoded() -> None:
-    check_random_sequences(10000)
+@pytest.mark.parametrize("segment", [16000, 32767, 65534])
+@pytest.mark.parametrize("task", ["mt3_full_plus", "singing_v1", "mc13_256"])
+def test_notes_that_begin_or_end_at_a_border_come_back(task: str, segment: int) -> None:
+    """Rounded to just before or after the start of a window, touching there or not."""
+    tokenizer = make_tokenizer(task, segment, max_length=128)
+    for number in (1, 2, 3, 6, 12, 25):
+        for apart in BORDER_OFFSETS:
+            at = number * segment / 16000 + apart
+            first, second = Note(at - 0.3, at, 60, 100), Note(at, at + 0.3, 60, 100)
+            for notes in ([first], [second], [first, second]):
+                ids = tokenizer.encode(tokenizer.target_notes(notes), num_windows=number + 2)
+                decoded = tokenizer.decode(ids)
+                assert not decoded.errors
+                assert len(decoded.notes) == len(notes)
+                for got, want in zip(decoded.notes, notes, strict=True):
+                    assert got[:2] == pytest.approx(want[:2], abs=0.0101)
 
 
 @pytest.mark.parametrize("task", ["mt3_full_plus", "mc13_fsingle", "mc13_full_plus_256"])
@@ -269,6 +262,12 @@ def test_user_mistakes() -> None:
             tokenizer.encode([bad], num_windows=1)
         with pytest.raises(ValueError, match="0 to 127"):
             tokenizer.encode_window(notes_to_array([bad]))
+    for bad in (Note(float("nan"), 1, 60), Note(0, float("inf"), 60)):
+        with pytest.raises(ValueError, match="must be finite"):
+            tokenizer.encode([bad], num_windows=1)
+        with pytest.raises(ValueError, match="must be finite"):
+            tokenizer.encode_window(notes_to_array([bad]))
+        assert len(tokenizer.target_notes([bad])) == 0
     with pytest.raises(ValueError, match="sub-task of mc13_256"):
         tokenizer.prefix_ids("default")
     with pytest.raises(ValueError, match="token kind 'shifts'"):
@@ -358,53 +357,3 @@ def test_an_onset_that_two_windows_place_on_either_side_of_the_seam_is_one_onset
     assert [(n.onset, n.offset) for n in never] == [(0.88, 1.2)]
     apart = song(window(sung(0.5, 0.8), 0.0), window(sung(1.0, 1.2), 0.75))
     assert [(n.onset, n.offset) for n in apart] == [(0.5, 0.8), (1.0, 1.2)]
-
-
-def test_random_sequences_of_overlapping_windows_never_raise() -> None:
-    tokenizer = make_tokenizer("mc13_fsingle", 24000)
-    rng = np.random.default_rng(5)
-    pitches = tokenizer.token_range("pitch")
-    likely = [
-        tokenizer.tie_id,
-        *tokenizer.token_range("velocity"),
-        *pitches[60:63],
-        *tokenizer.token_range("shift"),
-    ]
-    for _ in range(300):
-        ids = rng.integers(0, tokenizer.vocab_size, (4, 1, 40))
-        usual = rng.random(ids.shape) < 0.8
-        ids[usual] = rng.choice(likely, int(usual.sum()))
-        starts = np.arange(4) * 12000
-        notes = tokenizer.decode(ids, starts, seams=np.maximum(starts + 2400, 0) * (starts > 0)).notes
-        assert all(note.offset > note.onset >= 0 for note in notes)
-
-
-@st.composite
-def any_sequences(draw: st.DrawFn) -> tuple[str, Any, bool]:
-    """A task and windows of ids: noise inside and outside the vocabulary, or words in a likely order."""
-    task = draw(st.sampled_from(list_tasks()))
-    tokenizer = make_tokenizer(task, 65534)
-    ids = st.integers(-3, tokenizer.vocab_size + 3)
-    kinds = [tokenizer.token_range(kind) for kind in ("shift", "pitch", "velocity", "tie", "program", "drum")]
-    likely = st.one_of(*[st.sampled_from(kind[60:62] or kind) for kind in kinds], st.just(1))
-    tokens_of = (ids, likely, st.one_of(ids, likely))[draw(st.integers(0, 2))]
-    row = st.lists(tokens_of, max_size=25)
-    windows = draw(st.integers(1, 3))
-    rows = [[draw(row) for _ in range(tokenizer.num_channels)] for _ in range(windows)]
-    opened = draw(st.booleans())
-    array = np.zeros((windows, tokenizer.num_channels, 27), dtype=np.int64)
-    for window in range(windows):
-        for channel in range(tokenizer.num_channels):
-            tokens = ([tokenizer.tie_id] if opened else []) + rows[window][channel]
-            array[window, channel, : len(tokens)] = tokens
-    return task, array, draw(st.booleans())
-
-
-@given(any_sequences())
-@settings(max_examples=150, deadline=None)
-def test_any_sequence_of_any_task_gives_notes_that_end_after_they_start(case: tuple[str, Any, bool]) -> None:
-    task, ids, start_from_ties = case
-    decoded = make_tokenizer(task, 65534).decode(ids, start_from_ties=start_from_ties)
-    assert all(note.offset > note.onset >= 0 for note in decoded.notes)
-    assert all(0 <= note.pitch < 128 and 0 <= note.program <= 128 for note in decoded.notes)
-    assert all(count > 0 for count in decoded.errors.values())

@@ -168,9 +168,7 @@ class SelfAttention(_Projections):
         bias = self._bias(positions, q.dtype)
         if bias is not None:
             bias = bias.repeat(q.shape[2] // self.num_heads, 1, 1)[None]
-        y = attend(
-            q.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), bias, self.active_dropout
-        )
+        y = attend(q.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), bias, self.active_dropout)
         out: Tensor = self.output(y.transpose(1, 2).reshape(*z.shape[:3], -1))
         return z + out
 
