@@ -51,6 +51,40 @@ class DataIO:
             raise ValueError(f"AMT_PREFETCH_FACTOR must be at least 1, not {self.prefetch_factor}")
 
 
+WEIGHT_METRICS = ("frame_f", "onset_f", "offset_f", "multi_f")
+"""Validation scores that data sets can be weighted by."""
+
+
+@dataclass(frozen=True)
+class DynamicWeighting:
+    """Draws that follow validation scores (DYNAMIC_DATASET_WEIGHTING); for long runs on many data sets."""
+
+    enabled: bool = False
+    metric: str = "frame_f"
+    """Score of a data set's validation songs, one of ``WEIGHT_METRICS``."""
+    ema: float = 0.9
+    """Share of the averaged score that a validation keeps."""
+    momentum: float = 0.5
+    """Share of its factor that a data set keeps at a validation."""
+    min_factor: float = 0.5
+    max_factor: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.metric not in WEIGHT_METRICS:
+            raise unknown_name("AMT_DYNAMIC_DATASET_WEIGHTING_METRIC", self.metric, WEIGHT_METRICS)
+        for name in ("ema", "momentum"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(
+                    f"AMT_DYNAMIC_DATASET_WEIGHTING_{name.upper()} must lie from 0 to below 1, "
+                    f"not {getattr(self, name):g}"
+                )
+        if not 0 < self.min_factor <= 1 <= self.max_factor:
+            raise ValueError(
+                "AMT_DYNAMIC_DATASET_WEIGHTING_MIN must lie above 0 and not above 1, _MAX at 1 or above, not "
+                f"{self.min_factor:g} and {self.max_factor:g}"
+            )
+
+
 PITCH_METHODS = ("speed", "stretch")
 """Ways to shift the pitch."""
 _PROBABILITIES = (

@@ -56,6 +56,42 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("AMT_PREFETCH_FACTOR", "int", "batches each worker prepares", ("dataio.prefetch_factor",)),
     Variable("AMT_PERSISTENT_WORKERS", "bool", "keep workers between epochs", ("dataio.persistent_workers",)),
     Variable(
+        "AMT_DYNAMIC_DATASET_WEIGHTING",
+        "bool",
+        "draw data sets that validate badly more often; for long runs on several presets",
+        ("dynamic_dataset_weighting.enabled",),
+    ),
+    Variable(
+        "AMT_DYNAMIC_DATASET_WEIGHTING_METRIC",
+        "text",
+        "the score it goes by: frame_f, onset_f, offset_f or multi_f",
+        ("dynamic_dataset_weighting.metric",),
+    ),
+    Variable(
+        "AMT_DYNAMIC_DATASET_WEIGHTING_EMA",
+        "float",
+        "share of the averaged score that a validation keeps",
+        ("dynamic_dataset_weighting.ema",),
+    ),
+    Variable(
+        "AMT_DYNAMIC_DATASET_WEIGHTING_MOMENTUM",
+        "float",
+        "share of its factor that a data set keeps at a validation",
+        ("dynamic_dataset_weighting.momentum",),
+    ),
+    Variable(
+        "AMT_DYNAMIC_DATASET_WEIGHTING_MIN",
+        "float",
+        "least factor on a data set's weight",
+        ("dynamic_dataset_weighting.min_factor",),
+    ),
+    Variable(
+        "AMT_DYNAMIC_DATASET_WEIGHTING_MAX",
+        "float",
+        "greatest factor on a data set's weight",
+        ("dynamic_dataset_weighting.max_factor",),
+    ),
+    Variable(
         "AMT_WARMUP_STEPS",
         "int",
         "warm-up steps of the learning rate; unset: 500 with -s cosine, none with others; 0 with -s cosine "

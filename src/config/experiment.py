@@ -11,7 +11,7 @@ from typing import Any
 
 from .audio import AudioConfig
 from .combinations import check_network, check_task
-from .data import Augmentation, BatchSizes, DataConfig, DataIO
+from .data import Augmentation, BatchSizes, DataConfig, DataIO, DynamicWeighting
 from .inference import InferenceConfig
 from .model import ModelConfig
 from .names import unknown_name
@@ -54,6 +54,7 @@ class Experiment:
     bsz: BatchSizes = field(default_factory=BatchSizes)
     dataio: DataIO = field(default_factory=DataIO)
     augmentation: Augmentation = field(default_factory=Augmentation)
+    dynamic_dataset_weighting: DynamicWeighting = field(default_factory=DynamicWeighting)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     lr_schedule: LRSchedule = field(default_factory=LRSchedule)

@@ -1,4 +1,4 @@
-"""Tokens to notes: one state machine for labels, predictions and rewards.
+"""Tokens to notes: one state machine for labels and predictions.
 
 It reads any sequence. What it cannot use it counts under a name of :class:`TokenErrors` and goes on.
 Ticks are steps of 10 ms since the start of the song.

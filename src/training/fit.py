@@ -25,6 +25,7 @@ from .callbacks.average import WeightAverage
 from .callbacks.checkpoint import CustomModelCheckpoint
 from .callbacks.gate import ValidationGateByTrainLoss
 from .dry_run import OneStep
+from .dynamic_weights import DynamicWeights
 from .handover import handed_on
 from .identity import RunDecision, validate_resume_max_steps
 from .logger import build_loggers
@@ -229,6 +230,7 @@ def _build_module(
     scan_gradients: bool,
 ) -> TranscriptionModule:
     torch.manual_seed(experiment.seed)
+    weighting = experiment.dynamic_dataset_weighting
     return TranscriptionModule(
         experiment,
         tokenizer,
@@ -241,6 +243,7 @@ def _build_module(
         scan_gradients=scan_gradients,
         resume_file=str(folder.last),
         write_output=_midi_writer(folder.outputs) if experiment.trainer.write_model_output else None,
+        data_weights=DynamicWeights(weighting, data) if weighting.enabled else None,
     )
 
 

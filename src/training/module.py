@@ -22,6 +22,7 @@ from ..model import build_model
 from ..optim import build_optimizer, build_scheduler, paces_itself
 from ..tokenizer import NoteTokenizer
 from .compiling import compiled_passes
+from .dynamic_weights import DynamicWeights
 from .faults import StepFault
 from .nonfinite import NonFiniteGuard, Verdict
 from .objective import Outputs, build_objective, label_mask
@@ -49,6 +50,7 @@ class TranscriptionModule(ResumableModule):
         scan_gradients: ``AMT_DEBUG_GRAD_FINITE``.
         resume_file: file to name when training gives up.
         write_output: called with (song id, set name, step, notes) of each validated song; None writes none.
+        data_weights: shares of the data sets that follow the validations; None keeps them.
     """
 
     def __init__(
@@ -65,11 +67,13 @@ class TranscriptionModule(ResumableModule):
         scan_gradients: bool = False,
         resume_file: str = "the last checkpoint",
         write_output: Callable[..., None] | None = None,
+        data_weights: DynamicWeights | None = None,
     ) -> None:
         super().__init__(plan_run(experiment) if plan is None else plan)
         self.experiment = experiment
         self.tokenizer = tokenizer
         self.has_scaler = has_scaler
+        self.data_weights = data_weights
         self.fault = StepFault(fault, fault_memory)
         self.model = build_model(
             experiment.model,
@@ -275,6 +279,8 @@ class TranscriptionModule(ResumableModule):
         self.last_validated_step = self.global_step
         if remark := self.schedule.observe(self.last_score):
             rank_zero_info(remark)
+        if self.data_weights is not None:
+            values |= self.data_weights.observe(values, self.consumed_samples)
         self.log_numbers(values, on_step=False)
 
     def on_validation_end(self) -> None:

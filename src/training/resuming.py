@@ -12,6 +12,7 @@ from ..config import Experiment
 from ..optim import StepSchedule
 from ..tokenizer import NoteTokenizer
 from .counting import CountingModule
+from .dynamic_weights import DynamicWeights
 from .faults import StepFault
 from .nonfinite import NonFiniteGuard
 from .plan import RunPlan
@@ -39,6 +40,7 @@ class ResumableModule(CountingModule):
     clock: TrainingClock
     fault: StepFault
     schedule: StepSchedule
+    data_weights: DynamicWeights | None
 
     def __init__(self, plan: RunPlan) -> None:
         super().__init__(plan)
@@ -116,6 +118,8 @@ class ResumableModule(CountingModule):
             "epoch_loss": self.epoch_loss.to_list(),
             "end_step": self.plan.max_steps,
         }
+        if self.data_weights is not None:
+            checkpoint["amt_state"]["data_weights"] = self.data_weights.state()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take over the place in the run; bring the loops' counters to the end of a step."""
@@ -129,6 +133,8 @@ class ResumableModule(CountingModule):
         self.guard.num_dropped = int(state["num_dropped_steps"])
         self.epoch_loss.load_list(state["epoch_loss"])
         self.clock.restore(float(state["elapsed_seconds"]))
+        if self.data_weights is not None:
+            self.data_weights.load(state.get("data_weights"))
         if self.guard.lr_scale < 1:
             rank_zero_info(
                 f"the learning rate stays multiplied by {self.guard.lr_scale:g} (nan_lr_scale of the "

@@ -131,6 +131,7 @@ TOGETHER: dict[str, Changes] = {
 }
 """What a value brings with it."""
 
+_WEIGHTED: Changes = {"data.presets": ["sines", "more"], "dynamic_dataset_weighting.enabled": True}
 _FOREIGN: Changes = {"augmentation.xaug_tau": 0.01, "augmentation.xaug_no_instr_overlap": False}
 
 # What the loaders give.
@@ -196,6 +197,12 @@ RUN: list[tuple[str, Any, Changes]] = [
     ("wandb.minimal", False, {"wandb.mode": "offline"}),
     ("wandb.tensorboard", True, {}),
     ("bsz.validation", 2, {}),
+    ("dynamic_dataset_weighting.enabled", True, {"data.presets": ["sines", "more"]}),
+    ("dynamic_dataset_weighting.metric", "onset_f", _WEIGHTED),
+    ("dynamic_dataset_weighting.ema", 0.5, _WEIGHTED),
+    ("dynamic_dataset_weighting.momentum", 0.9, _WEIGHTED),
+    ("dynamic_dataset_weighting.min_factor", 0.9, _WEIGHTED),
+    ("dynamic_dataset_weighting.max_factor", 1.1, _WEIGHTED),
 ]  # fmt: skip
 
 # Effects that other tests see, and where.
@@ -315,6 +322,23 @@ def test_data(tiny: Any, sines: Path, tmp_path: Path, leaf: str, value: Any, nee
     assert loaders(before, home) != loaders(after, home)
 
 
+def _factors(weights: Any) -> Any:
+    """The factors that two validations give the data sets."""
+    if weights is None:
+        return None
+    for samples, worse in ((0, 0.0), (100, 0.6)):
+        weights.observe(
+            {
+                "validation/(sines)frame_f": 0.9,
+                "validation/(more)frame_f": worse,
+                "validation/(sines)onset_f": 0.1,
+                "validation/(more)onset_f": 0.2,
+            },
+            samples,
+        )
+    return dict(weights.factors)
+
+
 class Built(Exception):
     """Everything is there; nothing is trained."""
 
@@ -363,6 +387,7 @@ def start(
                 trainer.precision,
             ),
             (module.guard.shrink_factor, module.guard.max_consecutive),
+            _factors(module.data_weights),
             (module.validator._batch_size, module.validator._write_output is None),
             torch.get_num_threads(),
             clips,
@@ -397,5 +422,7 @@ def test_run(
     needs: Changes,
 ) -> None:
     before, after = pair(tiny, leaf, value, needs)
+    if not (sines / "more").exists():
+        (sines / "more").symlink_to(sines / "sines")
     first = start(tiny, before, sines, tmp_path / "p" / "one", monkeypatch)
     assert first != start(tiny, after, sines, tmp_path / "p" / "two", monkeypatch)
