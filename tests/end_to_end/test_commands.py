@@ -91,4 +91,4 @@ def test_the_recipe_learns(tmp_path: Path) -> None:
         SongStore.open(tmp_path / "data" / "quickstart"),
         "test_standard",
     )
-    assert score.onset_f > 0.15, "an untrained model has 0.00, notes at random 0.02"
+    assert score.onset_f > 0.4, "it reached 0.53; an untrained model has 0.00, notes at random 0.02"
