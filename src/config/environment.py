@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .data import WEIGHT_METRICS
 from .names import nearest
 from .values import Scalar, read_value
 
@@ -28,9 +29,11 @@ class Variable:
     """Shown in the tables for variables without targets; those with targets show the record's value."""
 
 
+_SEEN_FROM = "; the default is seen from src/ of the checkout, without a checkout it is in the working folder"
+
 VARIABLES: tuple[Variable, ...] = (
-    Variable("AMT_DATA_HOME", "text", "folder of the prepared data sets", default="../data"),
-    Variable("AMT_LOG_DIR", "text", "folder of the runs", default="../logs"),
+    Variable("AMT_DATA_HOME", "text", f"folder of the prepared data sets{_SEEN_FROM}", default="../data"),
+    Variable("AMT_LOG_DIR", "text", f"folder of the runs{_SEEN_FROM}", default="../logs"),
     Variable(
         "AMT_FORCE_SCRATCH",
         "bool",
@@ -64,7 +67,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "AMT_DYNAMIC_DATASET_WEIGHTING_METRIC",
         "text",
-        "the score it goes by: frame_f, onset_f, offset_f or multi_f",
+        f"the score it goes by: {', '.join(WEIGHT_METRICS)}",
         ("dynamic_dataset_weighting.metric",),
     ),
     Variable(
@@ -162,8 +165,8 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "AMT_FAULT",
         "text",
-        "for drills: nan@STEP:RANK or kill@STEP happens once in a run's folder, kill@save or full-disk@save "
-        "at every save",
+        "for drills: nan@STEP:RANK whenever that step is taken, kill@STEP once in a run's folder, "
+        "kill@save or full-disk@save at every save",
     ),
 )
 
@@ -267,8 +270,8 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
     excluded = str(values.get("AMT_EXCLUDE_PRESETS", "")).split(",")
     threshold = values.get("AMT_VAL_START_TRAIN_LOSS_THRESHOLD")
     return Environment(
-        data_home=_folder(values.get("AMT_DATA_HOME"), root / "data"),
-        log_dir=_folder(values.get("AMT_LOG_DIR"), root / "logs"),
+        data_home=_folder(values.get("AMT_DATA_HOME")) or root / "data",
+        log_dir=_folder(values.get("AMT_LOG_DIR")) or root / "logs",
         force_scratch=bool(values.get("AMT_FORCE_SCRATCH", False)),
         allow_rewind=bool(values.get("AMT_ALLOW_REWIND", False)),
         excluded_presets=tuple(name.strip() for name in excluded if name.strip()),
@@ -277,7 +280,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         detect_anomaly=bool(values.get("AMT_DETECT_ANOMALY", False)),
         lr_monitor=bool(values.get("AMT_ENABLE_LR_MONITOR", False)),
         fault=_fault(str(values.get("AMT_FAULT", ""))),
-        stack_log_dir=_stack_log_dir(values.get("AMT_FAULTHANDLER_LOG_DIR")),
+        stack_log_dir=_folder(values.get("AMT_FAULTHANDLER_LOG_DIR")),
         restart_count=_restart_count(environ),
         settings=settings,
         origins=origins,
@@ -299,11 +302,7 @@ def _restart_count(environ: Mapping[str, str]) -> int:
     return max((int(count) for count in counts if count.isdecimal()), default=0)
 
 
-def _folder(value: Scalar | None, default: Path) -> Path:
-    return default if value is None else Path(str(value)).expanduser().absolute()
-
-
-def _stack_log_dir(value: Scalar | None) -> Path | None:
+def _folder(value: Scalar | None) -> Path | None:
     return None if value is None else Path(str(value)).expanduser().absolute()
 
 

@@ -25,12 +25,14 @@ def fault_point(place: str, fault: str) -> None:
 
 
 class StepFault:
-    """``nan@STEP:RANK`` or ``kill@STEP``: strikes once in a run folder, also when the run is resumed before
-    that step. Steps count from 1; other faults do nothing here.
+    """``nan@STEP:RANK`` or ``kill@STEP``; steps count from 1, other faults do nothing here.
+
+    A NaN belongs to its step: a run resumed before it meets it again, as it would meet bad data, and goes the
+    same way as a run that was never stopped. A kill strikes once in a run folder, or none could pass it.
 
     Args:
         text: ``AMT_FAULT``.
-        memory: file that remembers what has struck; rank 0 writes it. None forgets.
+        memory: file that remembers the kill that has struck; rank 0 writes it. None forgets.
     """
 
     def __init__(self, text: str, memory: Path | None = None) -> None:
@@ -57,14 +59,12 @@ class StepFault:
             rank: of this process.
             barrier: meets all ranks, so that none dies before rank 0 has made a note.
         """
-        if step != self._step:
+        if step != self._step or self._nan_rank >= 0:
             return
-        self._step = -1
         if rank == 0 and self._memory is not None:
             write_text(self._memory, "\n".join([*self._struck(), self._text]) + "\n")
-        if self._nan_rank < 0:
-            barrier()
-            os.kill(os.getpid(), signal.SIGKILL)
+        barrier()
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def _struck(self) -> list[str]:
         if self._memory is None or not self._memory.is_file():

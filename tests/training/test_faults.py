@@ -1,4 +1,4 @@
-"""Faults on order strike at their place, once in a folder."""
+"""Faults on order strike at their place; a kill once in a folder."""
 
 import subprocess
 import sys
@@ -30,20 +30,13 @@ def never() -> None:
     raise AssertionError("nobody waits")
 
 
-def test_a_nan_strikes_its_step_and_rank_once(tmp_path: Path) -> None:
+def test_a_nan_strikes_its_step_and_rank_each_time_the_step_is_taken(tmp_path: Path) -> None:
     memory = tmp_path / "faults.txt"
     fault = armed("nan@3:1", memory)
     assert [fault.spoils(step, rank) for step in (2, 3) for rank in (0, 1)] == [False, False, False, True]
-    fault.strike(2, 1, never)
-    fault.strike(3, 1, never)
-    assert not memory.exists(), "rank 0 alone touches files"
-    assert not fault.spoils(3, 1)
-    first = armed("nan@3:1", memory)
-    first.strike(3, 0, never)
-    assert memory.read_text() == "nan@3:1\n"
-    assert not armed("nan@3:1", memory).spoils(3, 1)
-    assert armed("nan@4:1", memory).spoils(4, 1), "another fault may strike"
-    assert armed("nan@3:1").spoils(3, 1), "another folder knows nothing of it"
+    fault.strike(3, 0, never)
+    assert not memory.exists()
+    assert armed("nan@3:1", memory).spoils(3, 1), "a run resumed before the step goes the same way"
 
 
 def test_a_kill_strikes_once(tmp_path: Path) -> None:
@@ -52,6 +45,8 @@ def test_a_kill_strikes_once(tmp_path: Path) -> None:
     assert (killed.returncode, killed.stdout) == (-9, "all are here\n")
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (again.returncode, again.stdout) == (0, "alive\n")
+    elsewhere = subprocess.run([*command[:-1], str(tmp_path / "other.txt")], check=False, capture_output=True)
+    assert elsewhere.returncode == -9, "another folder knows nothing of it"
 
 
 @pytest.mark.parametrize("text", ["", "kill@save", "full-disk@save", "nan@x"])
