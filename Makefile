@@ -39,7 +39,7 @@ lint: $(INSTALLED) ## check style and the direction of imports
 types: $(INSTALLED) ## check types
 	$(PY) -m mypy
 
-# Those that need no data; benchmarks/processes.py wants the quick-start data.
+# The short ones; bench_training_step.py wants the quick-start data. The others are run one by one, see docs/results.md.
 BENCHMARKS := $(wildcard $(addprefix benchmarks/,music_core.py data.py model.py bench_*.py))
 
 bench: $(INSTALLED) ## measure speed

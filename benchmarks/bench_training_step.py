@@ -17,7 +17,7 @@ from amt.config.leaves import replace_leaves
 from amt.config.recipes import get_recipe
 from amt.data.module import TranscriptionData
 from amt.losses import token_cross_entropy
-from amt.model import build_model
+from amt.model import build_from
 from amt.tokenizer import NoteTokenizer
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -27,13 +27,11 @@ def compare(length: int) -> None:
     """Time one full length and print a line."""
     changes = {**get_recipe("quickstart"), "event_length": length}
     experiment = replace_leaves(Experiment(), changes)
-    tokenizer = NoteTokenizer.from_task(
-        experiment.task, segment_samples=experiment.audio.segment_samples, max_length=length
-    )
+    tokenizer = NoteTokenizer.from_experiment(experiment)
     shifts = tokenizer.token_range("shift")
     batch = next(iter(TranscriptionData(experiment, tokenizer, DATA).train_dataloader()))
     torch.manual_seed(0)
-    model = build_model(experiment.model, experiment.audio, tokenizer.vocab_size, 1, max_length=length)
+    model = build_from(experiment, tokenizer)
     padded = torch.nn.functional.pad(batch.labels, (0, length - batch.labels.shape[-1]))
 
     def step(labels: Tensor) -> float:

@@ -117,7 +117,7 @@ def rate(store: SongStore, augmentation: Augmentation, task: str, seconds: float
 
 
 def experiment(store: str, workers: int) -> Experiment:
-    """A run on one store without augmentation."""
+    """A run on one store with cross-stem mixing."""
     return Experiment(
         task="mt3_full_plus",
         audio=AudioConfig(segment_samples=SEGMENT),
@@ -131,7 +131,7 @@ def experiment(store: str, workers: int) -> Experiment:
 def module(home: Path, store: str, workers: int = 0) -> TranscriptionData:
     """The data module of that run."""
     run = experiment(store, workers)
-    tokenizer = NoteTokenizer.from_task(run.task, segment_samples=SEGMENT, max_length=run.event_length)
+    tokenizer = NoteTokenizer.from_experiment(run)
     return TranscriptionData(run, tokenizer, home)
 
 
@@ -182,7 +182,7 @@ def with_workers(home: Path, store: str, workers: int, count: int) -> tuple[floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=1.0, help="CPU seconds of each of five rounds")
-    parser.add_argument("--only", default="", help="rates, start, memory or workers")
+    parser.add_argument("--only", default="", choices=("rates", "start", "memory", "workers"))
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)

@@ -16,13 +16,13 @@ import torch.nn.functional as F
 from baselines.plain_network import PlainNetwork
 from torch import Tensor
 
-from amt.cli.assemble import replace_leaves
 from amt.config import Experiment
+from amt.config.leaves import replace_leaves
 from amt.config.published_models import get_published_model
-from amt.model import build_model
+from amt.model import build_from
+from amt.tokenizer import NoteTokenizer
 
-MODELS = {"yptf_single": (1, 1024, 596), "yptf_moe_multi": (13, 256, 596)}
-"""Name to channels, tokens of each, vocabulary."""
+MODELS = ("yptf_single", "yptf_moe_multi")
 
 
 def step_seconds(loss: Callable[[], Tensor]) -> float:
@@ -48,11 +48,12 @@ def kept_bytes(run: Callable[[], object]) -> int:
 
 def compare(name: str, pairs: int) -> None:
     """Check that loss and gradient are the same without dropout, then time steps with it; print a line."""
-    channels, tokens, vocabulary = MODELS[name]
-    experiment = replace_leaves(Experiment(), dict(get_published_model(name)))
+    experiment = replace_leaves(Experiment(), get_published_model(name))
+    tokenizer = NoteTokenizer.from_experiment(experiment)
+    channels, tokens = tokenizer.num_channels, tokenizer.sequence_length
     torch.manual_seed(0)
     audio = 0.1 * torch.randn(1, 1, experiment.audio.segment_samples)
-    labels = torch.randint(3, vocabulary, (1, channels, tokens))
+    labels = torch.randint(3, tokenizer.vocab_size, (1, channels, tokens))
 
     def pair(dropout: bool) -> tuple[Callable[[], Tensor], Callable[[], Tensor], list[Tensor], list[Tensor]]:
         config = experiment.model
@@ -62,7 +63,7 @@ def compare(name: str, pairs: int) -> None:
                 encoder=replace(config.encoder, dropout=0.0),
                 decoder=replace(config.decoder, dropout=0.0),
             )
-        model = build_model(config, experiment.audio, vocabulary, channels, max_length=tokens).train()
+        model = build_from(replace(experiment, model=config), tokenizer).train()
         plain = PlainNetwork(model, config)
 
         def loss(logits: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from amt.cli.quickstart import share_cores, usable_cores
+from amt.cli.quickstart import share_cores
+from amt.data.workers import available_cores
 
 STEPS = 200
 EVERY = 50
@@ -35,7 +36,7 @@ def rate(options: list[str]) -> float:
 def main() -> None:
     ways = {
         "one process": [],
-        "two processes": share_cores(usable_cores()),
+        "two processes": share_cores(available_cores()),
     }
     for _ in range(2):
         first = 0.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,6 @@ class Resolved:
     """By dotted leaf; a leaf that is missing has its default."""
     flags: Mapping[str, Given]
     """By dotted leaf: the flag that set it."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """By dotted leaf: the configuration file that set it."""
 
     def origin(self, leaf: str) -> str:
         """Where the value of ``leaf`` came from."""
@@ -77,8 +75,8 @@ def resolve(exp_id: str, command: CommandLine, environment: Environment) -> Reso
     origins.update(environment.origins)
     if command.has("--augment"):
         given = command.given["--augment"]
-        for field, value in AUGMENT_PROFILES[str(given.value)].items():
-            _set(f"augmentation.{field}", value, given, changes, origins, flags)
+        for key, value in AUGMENT_PROFILES[str(given.value)].items():
+            _set(f"augmentation.{key}", value, given, changes, origins, flags)
     encoder = str(changes.get(_ENCODER, Experiment().model.encoder_type))
     for given in command.given.values():
         if given.option.long in ("--encoder-type", "--set"):
@@ -89,12 +87,7 @@ def resolve(exp_id: str, command: CommandLine, environment: Environment) -> Reso
             _set(leaf, value, given, changes, origins, flags)
     _drop_recipes_details(changes, origins, flags)
     experiment = replace_leaves(Experiment(), _fill_kinds(changes))
-    files = {
-        leaf: origin.removeprefix("--config ")
-        for leaf, origin in origins.items()
-        if origin.startswith("--config ") and leaf not in flags
-    }
-    return Resolved(experiment, origins, flags, files)
+    return Resolved(experiment, origins, flags)
 
 
 def _drop_recipes_details(

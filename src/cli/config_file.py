@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..config.experiment import FORMAT, Experiment
+from ..config.experiment import FORMAT, Experiment, convert
 from ..config.names import nearest
 from ..config.values import looks_like_number
 from .parser import UsageError
@@ -137,10 +138,10 @@ def _flatten(plain: Mapping[Any, Any], prefix: str, where: str) -> dict[str, Any
         name = prefix + str(key)
         lowered = _small(name)
         if isinstance(value, dict) and lowered not in known:
-            if not any(leaf.startswith(f"{lowered}.") for leaf in known):
+            if not _members(lowered):
                 raise _unknown(name, where)
             values |= _flatten(value, f"{name}.", where)
-        elif value is None and any(leaf.startswith(f"{lowered}.") for leaf in known):
+        elif value is None and _members(lowered):
             continue  # a group whose lines are all commented out
         else:
             values[_leaf(name, where)] = value
@@ -149,17 +150,17 @@ def _flatten(plain: Mapping[Any, Any], prefix: str, where: str) -> dict[str, Any
 
 def _leaf(name: str, where: str) -> str:
     """The leaf of that name; groups may be in capitals."""
-    known = kinds()
     lowered = _small(name)
-    if lowered in known:
+    if lowered in kinds():
         return lowered
-    if any(leaf.startswith(f"{lowered}.") for leaf in known):
-        raise ValueError(f"{where}: {name} is a group; name one of its keys, such as {_first(lowered)}")
+    if members := _members(lowered):
+        raise ValueError(f"{where}: {name} is a group; name one of its keys, such as {members[0]}")
     raise _unknown(name, where)
 
 
-def _first(group: str) -> str:
-    return next(leaf for leaf in kinds() if leaf.startswith(f"{group}."))
+def _members(group: str) -> list[str]:
+    """The leaves of a group; none when there is no such group."""
+    return [leaf for leaf in kinds() if leaf.startswith(f"{group}.")]
 
 
 def _unknown(name: str, where: str) -> ValueError:
@@ -193,39 +194,26 @@ def _kinds(record: type[Any], prefix: str) -> list[tuple[str, Any]]:
 
 def _fit(leaf: str, value: Any, where: str) -> Any:
     """``value`` as the leaf's type writes it: YAML takes 1e-4 for text and 32 for a number."""
-    return _convert(kinds()[leaf], value, where)
-
-
-def _convert(hint: Any, value: Any, where: str) -> Any:
-    origin = typing.get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        inner = [item for item in typing.get_args(hint) if item is not type(None)]
-        return None if value is None else _convert(inner[0], value, where)
-    if origin is tuple:
+    hint = kinds()[leaf]
+    if typing.get_origin(hint) is tuple:
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",")] if value.strip() else []
         elif not isinstance(value, (list, tuple)):
             value = [value]
-        parts = typing.get_args(hint)
-        if len(parts) == 2 and parts[1] is Ellipsis:
-            return tuple(_convert(parts[0], item, where) for item in value)
-        if len(parts) != len(value):
-            raise ValueError(f"{where} needs {len(parts)} values, not {len(value)}")
-        return tuple(_convert(part, item, where) for part, item in zip(parts, value, strict=True))
-    if hint is bool and value in (0, 1) and not isinstance(value, float):
+    return convert(hint, value, where, _scalar)
+
+
+def _scalar(hint: Any, value: Any, where: str) -> Any:
+    number = float(value) if isinstance(value, str) and looks_like_number(value) else value
+    if hint is bool and type(value) in (bool, int) and value in (0, 1):
         return bool(value)
-    if hint is float and not isinstance(value, bool):
-        if isinstance(value, str) and looks_like_number(value):
-            return float(value)
-        if isinstance(value, (int, float)):
-            return float(value)
-    if hint is int and isinstance(value, str) and looks_like_number(value):
-        number = float(value)
-        if number == int(number):
-            return int(number)
-    if hint is str and isinstance(value, int) and not isinstance(value, bool):
+    if hint is int and type(number) is float and number.is_integer():
+        return int(number)
+    if hint is float and type(number) in (int, float) and abs(number) <= sys.float_info.max:
+        return float(number)
+    if hint is str and type(value) is int:
         return str(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-        raise ValueError(f"{where} expects {names[hint]}, not {value!r}")
-    return value
+    if hint is not float and type(value) is hint:
+        return value
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    raise ValueError(f"{where} expects {names[hint]}, not {value!r}")

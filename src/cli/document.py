@@ -53,7 +53,7 @@ def profiles_table() -> str:
     rows = []
     for name, fields in AUGMENT_PROFILES.items():
         written = " ".join(
-            f"{flags[f'augmentation.{key}'].short} {show(value)}" for key, value in fields.items()
+            f"{flags[f'augmentation.{key}'].names[0]} {show(value)}" for key, value in fields.items()
         )
         rows.append(f"| `{name}` | `{written}` |")
     return "\n".join(["| profile | the same as |", "|---|---|", *rows])

@@ -173,7 +173,14 @@ TRAINING_OPTIONS: tuple[Option, ...] = (
         metavar="DECAY",
     ),
     _hardware("-pr", "--precision", "text", ".precision", "number format", choices=PRECISIONS),
-    _hardware("-st", "--strategy", "text", ".strategy", "one or several processes", choices=STRATEGIES),
+    _hardware(
+        "-st",
+        "--strategy",
+        "text",
+        ".strategy",
+        "how several processes (-g, -n) work together; auto means ddp, one process needs neither",
+        choices=STRATEGIES,
+    ),
     _hardware("-n", "--num-nodes", "int", ".num_nodes", "machines"),
     _hardware(
         "-g", "--num-gpus", "text", ".devices", "processes on each machine: auto or a number", metavar="N"

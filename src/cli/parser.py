@@ -40,9 +40,6 @@ class Option:
     """Known values, compared without regard to case; empty when any is one."""
     group: str = ""
     may_be_empty: bool = False
-    only: Scalar | None = None
-    """The one value this version knows, with ``refusal`` as the answer to any other."""
-    refusal: str = ""
     by_encoder: bool = False
     """The targets are leaves of several encoders, and the one of the chosen encoder is set."""
     repeats: bool = False
@@ -74,8 +71,6 @@ class Section:
         metavar: str = "",
         choices: tuple[str, ...] = (),
         may_be_empty: bool = False,
-        only: bool | None = None,
-        refusal: str = "",
         by_encoder: bool = False,
         repeats: bool = False,
     ) -> Option:
@@ -92,8 +87,6 @@ class Section:
             choices,
             self.title,
             may_be_empty,
-            only,
-            refusal,
             by_encoder,
             repeats,
         )
@@ -210,8 +203,6 @@ def _read(option: Option, name: str, texts: list[str]) -> tuple[Scalar, ...]:
             values.append(read_value(option.kind, text))
         except ValueError as error:
             raise UsageError(f"{name} {error}") from None
-    if option.only is not None and values != [option.only]:
-        raise UsageError(f"{name} {' '.join(texts)}: {option.refusal}")
     return tuple(values)
 
 

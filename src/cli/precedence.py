@@ -11,20 +11,25 @@ run that exists.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ..config.experiment import Experiment
 from ..config.leaves import leaves, replace_leaves
 from ..config.model import DEFAULT as DEFAULT_KIND
+from ..config.published_models import get_published_model
 from ..model.checkpoint_header import read_header
 from .assemble import Resolved, flag_values, show
+from .config_file import read_config
 from .parser import Given, UsageError
 
 FIXED = ("task", "event_length", "audio.", "model.", "data.presets")
 """Leaves, or beginnings of leaves, that a resumed run cannot change."""
 KEPT = ("seed", "init_", "pretrained_t5")
 """Those that stay as they were, whatever the command line says."""
+BUNDLES = ("--config", "--model")
+"""Options that settle many values at once and bind like flags."""
 OPTIMISATION = ("optimizer.", "lr_schedule.")
 """Those that stay as they were unless ``--override-optim`` is given."""
 RULES = (
@@ -52,14 +57,25 @@ def stored_experiment(checkpoint: Path) -> Experiment | None:
         raise ValueError(f"the configuration in {checkpoint} cannot be read: {error}") from error
 
 
-def contradictions(stored: Experiment, given: Iterable[Given]) -> list[str]:
-    """A phrase for each flag that says otherwise than ``stored`` about model, tokens or data."""
+def said(item: Given, encoder: str) -> Mapping[str, Any]:
+    """The leaves a flag says something about when ``encoder`` is chosen, those of ``--model`` and of
+    ``--config`` files included, with their values."""
+    if item.option.long == "--model":
+        return get_published_model(str(item.value))
+    if item.option.long == "--config":
+        files = (read_config(Path(str(path))) for path in item.values)
+        return {leaf: found.value for file in files for leaf, found in file.items()}
+    return flag_values(item, encoder)
+
+
+def contradictions(stored: Experiment, given: Iterable[Given], fixed: tuple[str, ...] = FIXED) -> list[str]:
+    """A phrase for each flag that says otherwise than ``stored`` about leaves that begin with ``fixed``."""
     old = dict(leaves(stored))
     phrases = []
     for item in given:
-        for leaf, value in flag_values(item, stored.model.encoder_type).items():
-            if leaf.startswith(FIXED) and value != DEFAULT_KIND and not _same(value, old[leaf]):
-                key = f"{leaf}=" if item.option.long == "--set" else ""
+        for leaf, value in said(item, stored.model.encoder_type).items():
+            if leaf.startswith(fixed) and value != DEFAULT_KIND and not _same(value, old[leaf]):
+                key = f"{leaf}=" if leaf not in item.option.targets else ""
                 phrases.append(f"{item.name} {key}{show(value)}, the checkpoint has {show(old[leaf])}")
     return phrases
 
@@ -81,9 +97,9 @@ def resume(
     new_values = dict(leaves(resolved.experiment))
     wrong = contradictions(stored, dict.fromkeys(resolved.flags.values()))
     wrong += [
-        f"{leaf} {show(new_values[leaf])} in {file}, the checkpoint has {show(old[leaf])}"
-        for leaf, file in resolved.files.items()
-        if leaf.startswith(FIXED) and not _same(new_values[leaf], old[leaf])
+        f"{leaf} {show(new_values[leaf])} of {origin}, the checkpoint has {show(old[leaf])}"
+        for leaf, origin in resolved.origins.items()
+        if origin.startswith(BUNDLES) and leaf.startswith(FIXED) and not _same(new_values[leaf], old[leaf])
     ]
     if wrong:
         raise UsageError(

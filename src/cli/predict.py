@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..config.environment import read_environment
+from ..config.experiment import Experiment
 from ..config.inference import DECODE_PRECISIONS
 from ..config.training import OPTIMIZERS
 from .command import EXIT_OK, run_command, warn
-from .config_file import read_assignment
 from .options import OPTIONS
 from .parser import CommandLine, Given, Option, UsageError, format_help, parse
-from .precedence import contradictions, stored_experiment
+from .precedence import contradictions, said, stored_experiment
 from .published import UNAVAILABLE
 
 FORMATS = ("mid", "png", "wav", "json", "csv")
@@ -38,7 +38,7 @@ PREDICT_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--format",
-        "what to write (wav is the transcription played by a simple synthesizer)",
+        "what to write; wav is the transcription played by a simple synthesizer, midi another word for mid",
         count=0,
         choices=(*FORMATS, "midi"),
         metavar="NAME ...",
@@ -86,8 +86,15 @@ PREDICT_OPTIONS: tuple[Option, ...] = (
         group="options",
     ),
     Option(
+        "--start-from-ties",
+        "a note said to sound on from before its window, but missing there, starts at the window; else it is "
+        "left out",
+        kind="switch",
+        group="options",
+    ),
+    Option(
         "--decode-precision",
-        "numbers of the decoder's matrices: auto (bf16 on a GPU, 32 on a CPU), 32, bf16, int8 (CPU)",
+        "numbers of the decoder's matrices; auto is bf16 on a GPU and 32 on a CPU, int8 is for CPUs",
         choices=DECODE_PRECISIONS,
         metavar="NAME",
         group="options",
@@ -128,9 +135,6 @@ def _run(argv: Sequence[str]) -> int:
     if len(command.words) < 2:
         raise UsageError("predict.py needs a checkpoint and audio files: predict.py exp@last.ckpt song.wav")
     spec, inputs = command.words[0], [Path(word) for word in command.words[1:]]
-    batch_size = int(command.get("--batch-size", 0))
-    if command.has("--batch-size") and batch_size < 1:
-        raise UsageError(f"--batch-size must be at least 1, not {batch_size}")
     out = str(command.get("--output", ""))
     if out.lower() in {name.lower() for name in OPTIMIZERS}:
         raise UsageError(f"-o {out}: here -o is the folder of the outputs; leave it out, or write ./{out}")
@@ -139,10 +143,20 @@ def _run(argv: Sequence[str]) -> int:
         warn(sentence)
     project = str(command.get("--project", "")) or None
     _compare(spec, command, environment.log_dir, project)
-    from ..inference import run_predict
+    from ..inference import DecodingChoices, run_predict
 
     formats = command.given["--format"].values if command.has("--format") else ("mid", "png")
     reference = str(command.get("--reference", ""))
+    instruments = command.given["--instruments"].values if command.has("--instruments") else ()
+    choices = DecodingChoices(
+        batch_size=int(command.get("--batch-size", 0)) if command.has("--batch-size") else None,
+        overlap=float(command.get("--overlap", 0.0)) if command.has("--overlap") else None,
+        subtask=str(command.get("--subtask", "")) or None,
+        constrain=command.has("--constrain"),
+        instruments=tuple(str(name) for name in instruments),
+        start_from_ties=command.has("--start-from-ties"),
+        precision=str(command.get("--decode-precision", "auto")),
+    )
     return run_predict(
         spec,
         inputs,
@@ -150,14 +164,7 @@ def _run(argv: Sequence[str]) -> int:
         project=project,
         log_dir=environment.log_dir,
         device=str(command.get("--device", "auto")),
-        batch_size=batch_size or None,
-        overlap=float(command.get("--overlap", 0.0)) if command.has("--overlap") else None,
-        subtask=str(command.get("--subtask", "")) or None,
-        constrain=command.has("--constrain"),
-        instruments=tuple(str(name) for name in command.given["--instruments"].values)
-        if command.has("--instruments")
-        else (),
-        decode_precision=str(command.get("--decode-precision", "auto")),
+        choices=choices,
         formats=tuple(dict.fromkeys("mid" if name == "midi" else str(name) for name in formats)),
         reference=Path(reference) if reference else None,
     )
@@ -169,7 +176,7 @@ def _compare(spec: str, command: CommandLine, log_dir: Path, project: str | None
     if not given:
         return
     model = [item for item in given if any(leaf.startswith(_COMPARED) for leaf in _leaves(item))]
-    training = [item.name for item in given if item not in model and (_leaves(item) or item.option.repeats)]
+    training = [item.name for item in given if item not in model]
     if training:
         print(f"flags of training, ignored here: {' '.join(training)}", file=sys.stderr)
     if not model:
@@ -182,16 +189,14 @@ def _compare(spec: str, command: CommandLine, log_dir: Path, project: str | None
         names = " ".join(item.name for item in model)
         warn(f"{checkpoint} says nothing of its configuration, so these are not compared: {names}")
         return
-    wrong = contradictions(stored, model)
+    wrong = contradictions(stored, model, _COMPARED)
     if wrong:
         raise UsageError(f"the checkpoint has other values: {'; '.join(wrong)}. Leave these flags out")
 
 
 def _leaves(item: Given) -> Sequence[str]:
-    """What a flag of ``train.py`` would set."""
-    if item.option.long == "--set":
-        return [read_assignment(str(value))[0] for value in item.values]
-    return item.option.targets
+    """What a flag of ``train.py`` would set, whatever the encoder."""
+    return item.option.targets or list(said(item, Experiment().model.encoder_type))
 
 
 if __name__ == "__main__":

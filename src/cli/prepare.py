@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..config.environment import Environment, read_environment
-from .command import EXIT_OK, run_command, warn
+from .command import EXIT_ERROR, EXIT_OK, run_command, warn
 from .parser import CommandLine, Option, UsageError, format_help, parse
 
 _HELP = Option("--help", "show this text and exit", "-h", "switch", group="options")
@@ -61,7 +61,7 @@ _USAGE = """usage: prepare.py COMMAND [options]
   import-yourmt3 DIR  the published folders of YourMT3: yourmt3_indexes beside *_yourmt3_16k
 
 prepare.py COMMAND --help shows the options of each. Data sets are written to the data folder
-(AMT_DATA_HOME, default ../data).
+(AMT_DATA_HOME; else data/ of the checkout, without a checkout ./data).
 """
 
 
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print(_USAGE, end="")
-        return EXIT_OK if argv else 2
+        return EXIT_OK if argv else EXIT_ERROR
     environment = read_environment(os.environ)
     for sentence in environment.warnings:
         warn(sentence)

@@ -12,6 +12,7 @@ from pathlib import Path
 from ..config.environment import default_root, read_environment
 from ..config.experiment import Experiment
 from ..config.recipes import get_recipe
+from ..data.workers import available_cores
 from ..training.identity import run_folder
 from .command import EXIT_OK, run_command
 from .parser import Option, UsageError, format_help, parse
@@ -46,14 +47,6 @@ def train_line(
     budget = ["--max-minutes", f"{minutes:g}", "--seed", str(seed)]
     precision = ["-pr", "bf16-mixed"] if fast_bf16 else []
     return [name, "--recipe", "quickstart", *budget, *share_cores(cores), *precision, *further]
-
-
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS
-        return os.cpu_count() or 1
 
 
 def share_cores(cores: int) -> list[str]:
@@ -115,8 +108,8 @@ def _run(argv: Sequence[str]) -> int:
     if torch.cuda.is_available():
         line = train_line(minutes, seed, command.words)
     else:
-        cores = usable_cores()
-        line = train_line(minutes, seed, command.words, cores=cores, fast_bf16=fast_bf16_on_cpu())
+        cores, fast_bf16 = available_cores(), fast_bf16_on_cpu()
+        line = train_line(minutes, seed, command.words, cores=cores, fast_bf16=fast_bf16)
     return run_quickstart(
         QuickstartPaths(
             data_home=environment.data_home,

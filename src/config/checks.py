@@ -27,3 +27,25 @@ def check_positive(owner: object, *names: str) -> None:
     for name in names:
         if getattr(owner, name) <= 0:
             raise ValueError(f"{type(owner).__name__}.{name} must be positive, not {getattr(owner, name)}")
+
+
+def check_share(flag: str, value: float) -> None:
+    """Refuse a share that is not from 0 to below 1, such as a dropout.
+
+    Raises:
+        ValueError: names the flag.
+    """
+    if not 0 <= value < 1:
+        raise ValueError(f"{flag} is a share from 0 to below 1, not {value}")
+
+
+def check_experts(chosen: int, experts: int, flags: tuple[str, str]) -> None:
+    """Refuse a token that goes to no expert, or to more than there are.
+
+    Raises:
+        ValueError: names ``flags``, that of ``chosen`` and that of ``experts``.
+    """
+    if not 1 <= chosen <= experts:
+        raise ValueError(
+            f"{flags[0]} {chosen} must lie from 1 to the number of experts, {flags[1]} {experts}"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .names import unknown_name
+from .checks import check_name
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,7 @@ class DynamicWeighting:
     max_factor: float = 2.0
 
     def __post_init__(self) -> None:
-        if self.metric not in WEIGHT_METRICS:
-            raise unknown_name("AMT_DYNAMIC_DATASET_WEIGHTING_METRIC", self.metric, WEIGHT_METRICS)
+        check_name("AMT_DYNAMIC_DATASET_WEIGHTING_METRIC", self.metric, WEIGHT_METRICS)
         for name in ("ema", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(
@@ -157,8 +156,7 @@ class Augmentation:
             raise ValueError(
                 f"--xaug-max-subunit-stems must be at least 1, not {self.xaug_max_subunit_stems}"
             )
-        if self.pitch_shift_method not in PITCH_METHODS:
-            raise unknown_name("pitch shift method", self.pitch_shift_method, PITCH_METHODS)
+        check_name("pitch shift method", self.pitch_shift_method, PITCH_METHODS)
         if not self.negative_share <= 1.0:
             raise ValueError(f"--negative-share is a share of at most 1, not {self.negative_share}")
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import types
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,11 +142,30 @@ def record_from_dict(record: type[Any], plain: dict[str, Any], where: str) -> An
     for key, value in plain.items():
         if key not in known:
             raise unknown_name(f"key in {where}", key, known)
-        values[key] = _convert(hints[key], value, f"{where}.{key}")
+        values[key] = convert(hints[key], value, f"{where}.{key}")
     return record(**values)
 
 
-def _convert(hint: Any, value: Any, where: str) -> Any:
+def _strict(hint: Any, value: Any, where: str) -> Any:
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise ValueError(f"{where} must be {hint.__name__}, not {value!r}")
+    return value
+
+
+def convert(hint: Any, value: Any, where: str, scalar: Callable[[Any, Any, str], Any] = _strict) -> Any:
+    """A plain value as the type ``hint`` of a record's field.
+
+    Args:
+        hint: a record, a tuple, a scalar, or one of these or None.
+        value: numbers, strings, lists, dictionaries.
+        where: its name in messages.
+        scalar: as this function, for the scalars.
+
+    Raises:
+        ValueError: for a value of the wrong kind.
+    """
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, dict):
             raise ValueError(f"{where} must be an object, not {value!r}")
@@ -155,18 +175,14 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         options = typing.get_args(hint)
         if value is None and type(None) in options:
             return None
-        return _convert(next(item for item in options if item is not type(None)), value, where)
+        return convert(next(item for item in options if item is not type(None)), value, where, scalar)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise ValueError(f"{where} must be a list, not {value!r}")
         inner = typing.get_args(hint)
         if len(inner) == 2 and inner[1] is Ellipsis:
-            return tuple(_convert(inner[0], item, where) for item in value)
+            return tuple(convert(inner[0], item, where, scalar) for item in value)
         if len(inner) != len(value):
             raise ValueError(f"{where} needs {len(inner)} values, not {len(value)}")
-        return tuple(_convert(kind, item, where) for kind, item in zip(inner, value, strict=True))
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise ValueError(f"{where} must be {hint.__name__}, not {value!r}")
-    return value
+        return tuple(convert(kind, item, where, scalar) for kind, item in zip(inner, value, strict=True))
+    return scalar(hint, value, where)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .audio import AudioConfig
-from .checks import check_name, check_positive
+from .checks import check_experts, check_name, check_positive, check_share
 from .perceiver import ACTIVATIONS, PerceiverTFConfig
 
 DEFAULT = "default"
@@ -104,11 +104,10 @@ class T5DecoderConfig:
         check_name("decoder position encoding", self.position_encoding, DECODER_POSITIONS)
         check_positive(self, "d_model", "num_heads", "d_kv", "num_layers", "ff_widening")
         check_name("activation", self.moe_act, ACTIVATIONS)
-        if not 1 <= self.moe_topk <= self.moe_num_experts:
-            raise ValueError(
-                f"--decoder-moe-topk {self.moe_topk} must be 1 to the {self.moe_num_experts} of "
-                "--decoder-moe-num-experts"
-            )
+        check_share("-ddr", self.dropout)
+        check_experts(
+            self.moe_topk, self.moe_num_experts, ("--decoder-moe-topk", "--decoder-moe-num-experts")
+        )
         if self.ff_type == "moe" and self.d_ff:
             raise ValueError("--d-ff is a number of -dff t5_gmlp; the experts of -dff moe are sized by -dwf")
         if self.d_ff < 0:
@@ -137,6 +136,7 @@ class T5EncoderConfig:
     def __post_init__(self) -> None:
         _check_positions("t5", self.position_encoding, T5_ENCODER_POSITIONS)
         check_positive(self, "num_heads", "d_kv", "num_layers", "d_ff")
+        check_share("-edr", self.dropout)
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class ConformerConfig:
         check_positive(self, "num_heads", "num_layers", "d_ff", "conv_kernel")
         if self.conv_kernel % 2 == 0:
             raise ValueError(f"--conformer-kernel must be odd, not {self.conv_kernel}")
-        if not 0 <= self.layer_drop < 1:
-            raise ValueError(f"--layer-drop is a probability below 1, not {self.layer_drop}")
+        check_share("-edr", self.dropout)
+        check_share("--layer-drop", self.layer_drop)
 
 
 @dataclass(frozen=True)

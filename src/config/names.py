@@ -1,9 +1,9 @@
-"""Errors for names that are not in a table: they list the near ones."""
+"""Names in messages: errors for those that are not in a table list the near ones."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
@@ -25,3 +25,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ValueError:
     else:
         hint = f"known: {', '.join(candidates) or 'none'}"
     return ValueError(f"unknown {kind} {name!r}; {hint}")
+
+
+def listing(items: Sequence[str], most: int, separator: str = ", ") -> str:
+    """The first ``most`` items in one line, and how many more there are."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return separator.join(items[:most]) + more

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from .checks import check_name, check_positive
+from .checks import check_experts, check_name, check_positive, check_share
 
 FF_TYPES = ("mlp", "gmlp", "moe")
 NORM_TYPES = ("layer_norm", "rms_norm")
@@ -119,9 +119,8 @@ class PerceiverTFConfig:
         for name in ("num_local_layers", "num_temporal_layers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} (flags -npl, -npt) must be 0 or more, not {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"-edr is a share from 0 to below 1, not {self.dropout}")
-        self._check_experts()
+        check_share("-edr", self.dropout)
+        check_experts(self.moe_topk, self.moe_num_experts, ("-kmoe", "-nmoe"))
         self._check_positions()
         if self.d_latent != self.d_model and self.sca_query_residual:
             raise ValueError(
@@ -139,14 +138,6 @@ class PerceiverTFConfig:
         """Components of each head that ``rope`` turns."""
         width = self.rope_width or self.head_width
         return width // 2 if self.rope_partial else width
-
-    def _check_experts(self) -> None:
-        check_positive(self, "moe_num_experts", "moe_topk")
-        if self.moe_topk > self.moe_num_experts:
-            raise ValueError(
-                f"-kmoe {self.moe_topk} takes more experts than the {self.moe_num_experts} of -nmoe; give "
-                f"-kmoe {self.moe_num_experts} or less, or more experts"
-            )
 
     def _check_positions(self) -> None:
         check_name("rotary type (-rt)", self.rope_types, ROPE_TYPES)

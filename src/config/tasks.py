@@ -98,6 +98,16 @@ class Task:
             raise unknown_name(f"sub-task of {self.name}", name, self.subtasks)
         return self.subtasks[name]
 
+    def targets(self, subtask: str | None = None) -> frozenset[int]:
+        """Programs (128: drums) that the task, or one of its sub-tasks, transcribes."""
+        found = {*range(129)}
+        for part in (self,) if subtask is None else (self, self.subtask(subtask)):
+            if part.target_programs is not None:
+                found &= {*part.target_programs, 128}
+            if not part.transcribes_drums:
+                found.discard(128)
+        return frozenset(found)
+
     def program_channels(self) -> dict[int, int]:
         """Program (128: drums) to channel; programs without a channel are missing. Empty: one stream."""
         vocab = {**get_program_vocab(self.channel_vocab), DRUM_CLASS: (128,)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .names import unknown_name
+from .checks import check_name
 
 OPTIMIZERS = ("AdamWScale", "AdamW", "Adafactor", "DAdaptAdam", "CPUAdam")
 SCHEDULERS = ("cosine", "constant", "linear", "plateau", "legacy")
@@ -57,8 +57,7 @@ class OptimizerConfig:
             raise ValueError(f"--lr-decay must lie above 0 and not above 1, not {self.lr_decay}")
         if not 0 <= self.ema_decay < 1:
             raise ValueError(f"--ema must lie from 0 (off) to below 1, such as 0.999, not {self.ema_decay}")
-        if self.name not in OPTIMIZERS:
-            raise unknown_name("optimizer", self.name, OPTIMIZERS)
+        check_name("optimizer", self.name, OPTIMIZERS)
         if self.name == "Adafactor" and self.betas != _BETAS:
             raise ValueError("-o Adafactor keeps no moments that --betas could change: leave --betas out")
         if self.learning_rate is not None and self.learning_rate <= 0:
@@ -76,8 +75,7 @@ class LRSchedule:
     """Absolute rate at the end of ``cosine`` and ``linear``."""
 
     def __post_init__(self) -> None:
-        if self.name not in SCHEDULERS:
-            raise unknown_name("scheduler", self.name, SCHEDULERS)
+        check_name("scheduler", self.name, SCHEDULERS)
         if self.warmup_steps is not None and self.warmup_steps < 0:
             raise ValueError(f"AMT_WARMUP_STEPS must be 0 or more, not {self.warmup_steps}")
 
@@ -127,10 +125,8 @@ class TrainerConfig:
     """CPU threads of torch; 0 leaves torch's own choice."""
 
     def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            raise unknown_name("precision", self.precision, PRECISIONS)
-        if self.strategy not in STRATEGIES:
-            raise unknown_name("strategy", self.strategy, STRATEGIES)
+        check_name("precision", self.precision, PRECISIONS)
+        check_name("strategy", self.strategy, STRATEGIES)
         if self.max_steps < -1 or self.max_steps == 0:
             raise ValueError(f"-it must be a positive number of steps or -1, not {self.max_steps}")
         if self.val_interval < 1:
@@ -156,8 +152,7 @@ class CheckpointConfig:
     reset_topk_on_resume: bool = False
 
     def __post_init__(self) -> None:
-        if self.mode not in ("max", "min"):
-            raise unknown_name("checkpoint mode", self.mode, ("max", "min"))
+        check_name("checkpoint mode", self.mode, ("max", "min"))
         if self.save_top_k < 0 or self.save_every_n_train_steps < 0:
             raise ValueError("save_top_k and AMT_SAVE_EVERY_N_TRAIN_STEPS must be 0 or more")
 
@@ -173,5 +168,4 @@ class WandbConfig:
     """Write TensorBoard event files too (flag ``--tensorboard``)."""
 
     def __post_init__(self) -> None:
-        if self.mode not in WANDB_MODES:
-            raise unknown_name("W&B mode", self.mode, WANDB_MODES)
+        check_name("W&B mode", self.mode, WANDB_MODES)

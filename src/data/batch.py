@@ -60,7 +60,7 @@ class Batch:
         return Batch(**pinned)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Small tensors travel inside the message: one open file per batch instead of seven."""
+        """Small tensors travel inside the message: one open file per batch instead of one for each."""
         return {
             name: value if name == "audio" or value is None else value.numpy(force=True)
             for name, value in self.__dict__.items()
@@ -85,6 +85,8 @@ class ValidationItem:
     """(W, C, N) int64 token ids of the reference, task tokens of the sub-task first."""
     notes: NoteArray
     """Reference notes of the task and sub-task that are scored, seconds from the start of the song."""
+    num_samples: int
+    """Length of the sound, without the padding of the last window."""
     subtask: str | None = None
     """What is asked for in a task with sub-tasks."""
     known_programs: npt.NDArray[np.bool_] | None = None

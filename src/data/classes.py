@@ -3,58 +3,55 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..config.vocabularies import program_name
-from ..notes.note import DRUM_PROGRAM
 from ..tokenizer import NoteTokenizer
 from .segments import TrainingSet
+from .songs import TaskView
 
 SHOWN_PROGRAMS = 8
 """Programs named one by one; the rest is counted."""
 
 
-def unclassed_remarks(sets: Sequence[TrainingSet], tokenizer: NoteTokenizer) -> list[str]:
+def class_remarks(sets: Sequence[TrainingSet], tokenizer: NoteTokenizer) -> list[str]:
+    """Sentences on what the training songs hold and the task does not take; none when all is taken."""
+    counts = {
+        item.name: sum((item.store.notes_by_program(split) for split in item.splits), Counter[int]())
+        for item in sets
+    }
+    return [*_unclassed_remarks(counts, tokenizer), *_untaught_remarks(counts, tokenizer)]
+
+
+def _unclassed_remarks(counts: Mapping[str, Counter[int]], tokenizer: NoteTokenizer) -> list[str]:
     """A sentence for each training set with notes of programs that belong to no class of the task."""
     remarks = []
-    for item in sets:
-        counts: Counter[int] = Counter()
-        for split in item.splits:
-            counts.update(item.store.notes_by_program(split))
-        total = counts.total()
-        strange = [
-            (program, count)
-            for program, count in counts.most_common()
-            if program in tokenizer.unclassed_programs
-        ]
+    for name, programs in counts.items():
+        strange = Counter({p: count for p, count in programs.items() if p in tokenizer.unclassed_programs})
         if not strange:
             continue
-        named = [f"{program} {program_name(program)}: {count}" for program, count in strange[:SHOWN_PROGRAMS]]
-        if len(strange) > SHOWN_PROGRAMS:
-            named.append(f"and {len(strange) - SHOWN_PROGRAMS} more")
         fate = "are left out" if tokenizer.num_channels > 1 else "are written with their own program"
         remarks.append(
-            f"{item.name}: {sum(count for _, count in strange)} of {total} notes have a program in no class "
-            f"of {tokenizer.task.name} and {fate} ({', '.join(named)})"
+            f"{name}: {strange.total()} of {programs.total()} notes have a program in no class "
+            f"of {tokenizer.task.name} and {fate} ({_named(strange)})"
         )
     return remarks
 
 
-def untaught_remarks(sets: Sequence[TrainingSet], tokenizer: NoteTokenizer) -> list[str]:
+def _untaught_remarks(counts: Mapping[str, Counter[int]], tokenizer: NoteTokenizer) -> list[str]:
     """One sentence when not a single note of the training songs is one that the task transcribes."""
     task = tokenizer.task
-    counts: Counter[int] = Counter()
-    for item in sets:
-        for split in item.splits:
-            counts.update(item.store.notes_by_program(split))
-    for program in counts:
-        is_target = task.target_programs is None or program in task.target_programs
-        if task.transcribes_drums if program == DRUM_PROGRAM else is_target:
-            return []
-    most = ", ".join(
-        f"{program} {program_name(program)}: {count}" for program, count in counts.most_common(SHOWN_PROGRAMS)
-    )
+    programs = sum(counts.values(), Counter[int]())
+    if TaskView(task).targets & set(programs):
+        return []
     return [
-        f"nothing to learn: {task.name} transcribes none of the {counts.total()} notes of the training songs"
-        f"{f' ({most})' if most else ''}; -tk chooses another task"
+        f"nothing to learn: {task.name} transcribes none of the {programs.total()} notes of the training "
+        f"songs{f' ({_named(programs)})' if programs else ''}; -tk chooses another task"
     ]
+
+
+def _named(counts: Counter[int]) -> str:
+    named = [f"{p} {program_name(p)}: {count}" for p, count in counts.most_common(SHOWN_PROGRAMS)]
+    if len(counts) > SHOWN_PROGRAMS:
+        named.append(f"and {len(counts) - SHOWN_PROGRAMS} more")
+    return ", ".join(named)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..notes.note import DRUM_PROGRAM, NOTE_DTYPE, NoteArray
+from ..notes.note import NOTE_DTYPE, NoteArray, note_programs
 
 FIRST_BUCKETS = (32, 48, 64)
 """Shortest label lengths; from the last one on they double. The small ones are for melodies in short
@@ -47,7 +47,7 @@ def notes_tensor(notes: Sequence[NoteArray], window_seconds: float) -> Tensor:
         row[:, 1] = heard["onset"]
         row[:, 2] = heard["offset"]
         row[:, 3] = heard["pitch"]
-        row[:, 4] = np.where(heard["is_drum"], DRUM_PROGRAM, heard["program"])
+        row[:, 4] = note_programs(heard)
         row[:, 5] = heard["is_drum"]
         rows.append(row)
     return torch.from_numpy(np.concatenate(rows) if rows else np.zeros((0, 6), dtype=np.float32))

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from ..audio import cut_windows
 from ..config.audio import AudioConfig
-from ..notes.note import DRUM_PROGRAM, NOTE_DTYPE
+from ..notes.note import NOTE_DTYPE, note_programs
 from ..tokenizer import NoteTokenizer
 from .batch import Batch, ValidationItem
 from .collate import notes_tensor, trim_to_bucket
@@ -154,10 +154,12 @@ class EvaluationSongs(Dataset[ValidationItem]):
                     0, self._tokenizer.num_channels, self._tokenizer.sequence_length, dtype=torch.int64
                 ),
                 notes=np.zeros(0, dtype=NOTE_DTYPE),
+                num_samples=0,
             )
         item = self._sets[set_index]
         song = item.store.song(item.split, number)
-        windows = cut_windows(song.mix(), size)
+        sound = song.mix()
+        windows = cut_windows(sound, size)
         annotated_programs = frozenset(program for stem in song.stem_programs for program in stem)
         known = self._view.known_programs(song.unannotated, annotated_programs)
         names, _ = self._view.usable_subtasks(known, annotated_programs)
@@ -166,7 +168,7 @@ class EvaluationSongs(Dataset[ValidationItem]):
         labels = self._tokenizer.encode(notes, num_windows=len(windows), subtask=subtask)
         annotated, complete = self._view.annotated(known, subtask)
         if not known.all():
-            notes = notes[known[np.where(notes["is_drum"], DRUM_PROGRAM, notes["program"])]]
+            notes = notes[known[note_programs(notes)]]
         return ValidationItem(
             valid=True,
             set_index=set_index,
@@ -174,6 +176,7 @@ class EvaluationSongs(Dataset[ValidationItem]):
             audio=torch.from_numpy(windows[:, None]),
             labels=torch.from_numpy(np.ascontiguousarray(trim_to_bucket(labels, self._tokenizer.pad_id))),
             notes=notes,
+            num_samples=len(sound),
             subtask=subtask,
             known_programs=None if known.all() else known,
             channel_annotated=annotated,

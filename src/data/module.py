@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from ..config.experiment import Experiment
 from ..tokenizer import NoteTokenizer
 from .batch import Batch, ValidationItem
-from .classes import unclassed_remarks, untaught_remarks
+from .classes import class_remarks
 from .dataset import EvaluationSongs, ScoredSet, TrainingBatches
 from .segments import SegmentMaker
 from .sources import open_presets
@@ -80,8 +80,7 @@ class TranscriptionData(pl.LightningDataModule):
         self.remarks: list[str] = []
         """What the user should know of the data, in words; said by rank 0."""
         if rank == 0 and data.training:
-            self.remarks = unclassed_remarks(data.training, tokenizer)
-            self.remarks += untaught_remarks(data.training, tokenizer)
+            self.remarks = class_remarks(data.training, tokenizer)
 
     @property
     def dataset_names(self) -> list[str]:

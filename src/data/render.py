@@ -142,8 +142,8 @@ class Renderer:
                 shifted = source.shift.active and not entry.stem_is_drum[stem]
                 sound = (row if shifted else row[:size]).astype(np.float32)
                 sound *= gain
-                filtered = filters is not None and entry.stem_is_target[stem]
-                if filters is not None and filtered and filters.random() < augmentation.eq_prob:
+                target = entry.stem_is_target[stem]
+                if filters is not None and target and filters.random() < augmentation.eq_prob:
                     sound = equalise(sound, filters, self._sample_rate)
                 if not shifted:
                     audio += sound

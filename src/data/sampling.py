@@ -100,8 +100,18 @@ class SongDraw:
             shares: of the data sets (sum 1), instead of the weights of the constructor.
         """
         first, second, third = rng.random(3)
-        ends = self._shares if shares is None else np.cumsum(shares)
-        dataset = min(int(np.searchsorted(ends, first, side="right")), len(ends) - 1)
+        ends = self._shares
+        if shares is not None:
+            ends = np.cumsum(shares)
+            ends /= ends[-1]
+        return self._place(int(np.searchsorted(ends, first, side="right")), second, third)
+
+    def draw_from(self, dataset: int, rng: np.random.Generator) -> Position:
+        """One draw within a data set; always takes two numbers from ``rng``."""
+        second, third = rng.random(2)
+        return self._place(dataset, second, third)
+
+    def _place(self, dataset: int, second: float, third: float) -> Position:
         ends = self._songs[dataset]
         song = int(np.searchsorted(ends, second * ends[-1], side="right"))
         return Position(dataset, min(song, len(ends) - 1), float(third))

@@ -118,7 +118,7 @@ class SegmentMaker:
                 self._augmentation.pitch_shift_detune,
                 keeps_time=self._augmentation.pitch_shift_method == "stretch",
             )
-        position = self._position(number)
+        position = self._position(number, shift)
         subtask = self._subtask(self._entry(position), number)
         own = self._own_source(position, shift, number, subtask)
         sources = [own, *self._foreign_sources(own, shift, number)]
@@ -141,26 +141,25 @@ class SegmentMaker:
             num_truncated=self._tokenizer.truncated - before,
         )
 
-    def _position(self, number: int) -> Position:
+    def _position(self, number: int, shift: PitchShift) -> Position:
         """Where sample ``number`` comes from."""
         shares = self._weights.at(number) if self._weights is not None else None
         position = self._draw.draw(self._rng("source", number), shares)
-        share = self._augmentation.negative_share
-        if share < 0:
+        if self._augmentation.negative_share < 0:
             return position
-        rng = self._rng("negative", number)
-        with_notes = rng.random() >= share
+        negative, rng = self._is_negative(number)
         for _ in range(TRIES):
-            entry = self._entry(position)
-            begin = start_of(position.place, entry.song.num_samples, self._num_samples) / self._sample_rate
-            if bool(len(entry.notes_near(begin, begin + self._seconds))) == with_notes:
+            _, own_shift, notes = self._cut(self._entry(position), position.place, shift)
+            if bool((shift_notes(notes, own_shift)["onset"] < self._seconds).any()) != negative:
                 break
             # The data set stays: what it lacks must not change its share.
-            other = self._draw.draw(rng, shares)
-            while other.dataset != position.dataset:
-                other = self._draw.draw(rng, shares)
-            position = other
+            position = self._draw.draw_from(position.dataset, rng)
         return position
+
+    def _is_negative(self, number: int) -> tuple[bool, np.random.Generator]:
+        """Whether sample ``number`` is one of the share without notes, and the generator of further draws."""
+        rng = self._rng("negative", number)
+        return bool(rng.random() < self._augmentation.negative_share), rng
 
     def _subtask(self, entry: SongEntry, number: int) -> str | None:
         """The sub-task that a sample of the song asks for."""
@@ -223,8 +222,11 @@ class SegmentMaker:
         present = own.classes
         num_notes = len(own.notes)
         places = rng.choice(self._pool_size, count, replace=False).tolist() if count else []
+        negative, _ = self._is_negative(number)
         singer = self._singer(own, number)
-        for place in places if singer is None else [singer, *places[: max(count - 1, 0)]]:
+        if singer is not None:
+            places = [singer, *(place for place in places if place != singer)][: max(count, 1)]
+        for place in places:
             entry, position = self._pool_entry(number, place)
             if entry.unannotated or entry.song.folder == own.entry.song.folder:
                 continue
@@ -247,7 +249,7 @@ class SegmentMaker:
             mask[keep] = True
             source = self._source(entry, start, own_shift, notes, mask)
             room = self._tokenizer.max_length * self._view.num_channels
-            if (num_notes + len(source.notes)) * TOKENS_PER_NOTE > room:
+            if (num_notes + len(source.notes)) * TOKENS_PER_NOTE > room or (negative and len(source.notes)):
                 continue
             num_notes += len(source.notes)
             present |= source.classes

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..config.tasks import Task
 from ..config.vocabularies import get_program_vocab
-from ..notes.note import CHORUS_PROGRAM, DRUM_PROGRAM, SINGING_PROGRAM, NoteArray
+from ..notes.note import CHORUS_PROGRAM, DRUM_PROGRAM, SINGING_PROGRAM, NoteArray, note_programs
 from ..tokenizer import NoteTokenizer
 from .augment.cross import DRUM_CLASS
 from .store import Song, SongStore
@@ -32,9 +32,8 @@ class TaskView:
         for number, programs in enumerate(get_program_vocab(task.program_vocab).values()):
             self.classes[list(programs)] = number
         self.classes[DRUM_PROGRAM] = DRUM_CLASS
-        wanted = range(DRUM_PROGRAM) if task.target_programs is None else task.target_programs
-        drums = {DRUM_PROGRAM} if task.transcribes_drums else set()
-        self.targets = frozenset(wanted) | drums
+        self._task = task
+        self.targets = task.targets()
         self.some_targets = task.target_programs is not None
         """Whether the task transcribes only some programs."""
         self._channels = task.program_channels()
@@ -101,12 +100,7 @@ class TaskView:
 
     def subtask_targets(self, subtask: str | None) -> frozenset[int]:
         """Programs that a sub-task transcribes (128: drums); all of the task's for None."""
-        if subtask is None:
-            return self.targets
-        part = self.subtasks[subtask]
-        wanted = self.targets if part.target_programs is None else frozenset(part.target_programs)
-        drums = frozenset({DRUM_PROGRAM}) if part.transcribes_drums else frozenset()
-        return self.targets & (wanted - {DRUM_PROGRAM} | drums)
+        return self._task.targets(subtask)
 
     def usable_subtasks(
         self, known: npt.NDArray[np.bool_], annotated_programs: frozenset[int]
@@ -137,8 +131,7 @@ class SongEntry:
         """Target notes of the task, by onset."""
         self.latest_offsets = np.maximum.accumulate(self.notes["offset"]) if len(notes) else np.zeros(0)
         programs = song.stem_programs
-        note_programs = np.where(self.notes["is_drum"], DRUM_PROGRAM, self.notes["program"])
-        self.stem_groups = _group_stems(programs, {int(p) for p in np.unique(note_programs)})
+        self.stem_groups = _group_stems(programs, {int(p) for p in np.unique(note_programs(self.notes))})
         """Stem numbers of each group G: stems that share a program cannot be told apart in the notes."""
         self.group_programs = [
             frozenset(p for stem in group for p in programs[stem]) for group in self.stem_groups
@@ -178,9 +171,7 @@ class SongEntry:
 
     def groups_of(self, notes: NoteArray) -> npt.NDArray[np.int64]:
         """Group of each note (M,)."""
-        groups: npt.NDArray[np.int64] = self._group_of[
-            np.where(notes["is_drum"], DRUM_PROGRAM, notes["program"])
-        ]
+        groups: npt.NDArray[np.int64] = self._group_of[note_programs(notes)]
         return groups
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..notes.note import DRUM_PROGRAM, NoteArray
+from ..notes.note import NoteArray, note_programs
 
 FORMAT = "amt-store"
 VERSION = 2
@@ -31,9 +31,15 @@ class StoreError(ValueError):
     """A store that is missing, broken or of another version."""
 
 
+def to_int16(audio: npt.NDArray[np.float32]) -> npt.NDArray[np.int16]:
+    """Samples in [-1, 1] as the store holds them; what lies beyond is clipped."""
+    samples: npt.NDArray[np.int16] = np.clip(np.rint(audio * 32768.0), -32768, 32767).astype(np.int16)
+    return samples
+
+
 def count_programs(notes: NoteArray) -> Counter[int]:
     """How many notes there are of each program (128: drums)."""
-    return Counter(np.where(notes["is_drum"], DRUM_PROGRAM, notes["program"]).tolist())
+    return Counter(note_programs(notes).tolist())
 
 
 def update_digest(digest: Any, stems: StemArray, notes: NoteArray) -> None:

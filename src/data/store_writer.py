@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..notes.note import DRUM_PROGRAM, NOTE_DTYPE, NoteArray
+from ..notes.note import NOTE_DTYPE, NoteArray, note_programs
 from .store_audio import ARRAY, FLAC, write_stems
 from .store_format import FORMAT, INDEX_FIELDS, VERSION, StemArray, count_programs, update_digest
 
@@ -263,7 +263,7 @@ def _checked_notes(song_id: str, notes: NoteArray) -> NoteArray:
 
 
 def _check_programs(song_id: str, notes: NoteArray, known: set[int]) -> None:
-    own = np.unique(np.where(notes["is_drum"], DRUM_PROGRAM, notes["program"]))
+    own = np.unique(note_programs(notes))
     strange = sorted({int(program) for program in own} - known)
     if strange:
         raise ValueError(

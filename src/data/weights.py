@@ -13,7 +13,8 @@ import numpy.typing as npt
 import torch
 
 CAPACITY = 256
-"""Entries kept; older ones go. One is added per validation."""
+"""Entries kept; older ones go. One is added per validation, and no loader is nearly as many batches behind
+the last one; a run that is resumed further back loads the table of its own checkpoint."""
 
 
 class WeightTable:
@@ -44,11 +45,14 @@ class WeightTable:
             raise ValueError(f"weights must be {self.num_sets} numbers of 0 or more, not {list(weights)}")
         if not shares.sum() > 0:
             raise ValueError("one of the weights of the data sets must be positive")
+        self._append(first_sample, shares / shares.sum())
+
+    def _append(self, first_sample: int, shares: npt.NDArray[np.float64]) -> None:
         count = int(self._count)
         if count and first_sample <= float(self._rows[(count - 1) % CAPACITY, 0]):
             raise ValueError(f"sample {first_sample} does not lie after the last change of the weights")
         row = self._rows[count % CAPACITY]
-        row[1:] = torch.from_numpy(shares / shares.sum())
+        row[1:] = torch.from_numpy(shares)
         row[0] = first_sample
         self._count += 1
 
@@ -60,6 +64,7 @@ class WeightTable:
             if row[0] <= number:
                 shares: npt.NDArray[np.float64] = row[1:]
                 return shares
+        assert count < CAPACITY, f"the weights of sample {number} are no longer known"
         return None
 
     def state(self) -> list[list[float]]:
@@ -70,5 +75,5 @@ class WeightTable:
     def load(self, state: Sequence[Sequence[float]]) -> None:
         """Take the entries of :meth:`state` instead of the present ones."""
         self._count.zero_()
-        for first, *weights in state:
-            self.add(int(first), weights)
+        for first, *shares in state:
+            self._append(int(first), np.asarray(shares, dtype=np.float64))  # as they are, to the last bit

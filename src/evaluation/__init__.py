@@ -5,11 +5,11 @@ from .bootstrap import PairedDifference, bootstrap_interval, bootstrap_pooled_in
 from .counts import FileCounts, MelodyScore, NoteScore
 from .frames import frame_counts
 from .melody import melody_classes, melody_counts
-from .pairing import Tolerances, matched_notes, note_prf
+from .pairing import Tolerances, note_prf
 from .repair import repair_notes
 from .scores import drum_classes, program_classes, score_keys, score_notes
 from .scoring import HEADLINE_KEYS, Scoring
-from .shift import ShiftScore, best_shift, scan_shifts, score_at_shift
+from .shift import ShiftScore, best_shift, scan_shifts
 
 __all__ = [
     "HEADLINE_KEYS",
@@ -26,7 +26,6 @@ __all__ = [
     "bootstrap_pooled_interval",
     "drum_classes",
     "frame_counts",
-    "matched_notes",
     "melody_classes",
     "melody_counts",
     "note_prf",
@@ -34,7 +33,6 @@ __all__ = [
     "program_classes",
     "repair_notes",
     "scan_shifts",
-    "score_at_shift",
     "score_keys",
     "score_notes",
 ]

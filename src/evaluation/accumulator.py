@@ -39,7 +39,6 @@ class MetricSums:
             size += len(names)
         self._sums = np.zeros(size)
         self._counts = np.zeros(size)
-        self._files = np.zeros(len(self.set_names))
         self._pooled: list[tuple[str, ...]] = [
             tuple(key for key in dict.fromkeys(pooled) if key in names) for names in self.keys
         ]
@@ -72,18 +71,10 @@ class MetricSums:
                 )
             self._numerators[slots[key]] += ratios[key][0]
             self._denominators[slots[key]] += ratios[key][1]
-        self._files[index] += 1
-
-    def merge(self, other: MetricSums) -> None:
-        """Add what another accumulator of the same layout has seen."""
-        if (other.set_names, other.keys, other._pooled) != (self.set_names, self.keys, self._pooled):
-            raise ValueError("only sums of the same sets and keys can be merged")
-        for mine, theirs in zip(self._state(), other._state(), strict=True):
-            mine += theirs
 
     def to_list(self) -> list[float]:
-        """All sums, counts, numerators and denominators, then the files per set. Lists of several ranks add
-        up element by element (in float64); a rank that saw nothing adds zeros."""
+        """All sums, counts, numerators and denominators. Lists of several ranks add up element by element
+        (in float64); a rank that saw nothing adds zeros."""
         flat: list[float] = np.concatenate(self._state()).tolist()
         return flat
 
@@ -101,10 +92,6 @@ class MetricSums:
         """Forget all files; the layout stays."""
         for part in self._state():
             part[:] = 0.0
-
-    def num_files(self, set_name: str | int) -> int:
-        """Files added to a set."""
-        return int(self._files[self._index(set_name)])
 
     def means(self, set_name: str | int) -> dict[str, float]:
         """Mean of each key over the files of one set, in layout order; NaN where no file counted."""
@@ -139,7 +126,7 @@ class MetricSums:
         return {key: value for key, value in values.items() if not (skip_empty and math.isnan(value))}
 
     def _state(self) -> tuple[FloatArray, ...]:
-        return self._sums, self._counts, self._numerators, self._denominators, self._files
+        return self._sums, self._counts, self._numerators, self._denominators
 
     def _slots_of(self, keys: Sequence[Sequence[str]]) -> dict[str, list[int]]:
         """Key to its slots in all sets."""

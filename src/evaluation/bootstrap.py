@@ -20,13 +20,14 @@ def bootstrap_interval(
     """
     array = np.asarray(list(values), dtype=np.float64)
     array = array[np.isfinite(array)]
-    picks = _draw(len(array), confidence, num_resamples, seed)
-    return _percentiles(array[picks].mean(axis=1), confidence) if len(array) else (float("nan"),) * 2
+    return bootstrap_pooled_interval(
+        array, np.ones(len(array)), confidence=confidence, num_resamples=num_resamples, seed=seed
+    )
 
 
 def bootstrap_pooled_interval(
-    numerators: Sequence[float],
-    denominators: Sequence[float],
+    numerators: Sequence[float] | FloatArray,
+    denominators: Sequence[float] | FloatArray,
     *,
     confidence: float = 0.95,
     num_resamples: int = 2000,

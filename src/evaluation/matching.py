@@ -8,6 +8,9 @@ Pitches here are MIDI numbers, so "within 50 cents" is equality.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
@@ -24,6 +27,8 @@ OFFSET_RATIO = 0.2
 """Share of the reference note's length that its offset may be off, where that is more."""
 _DECIMALS = 4
 _MARGIN = 1e-3
+_PAIRS_PER_NOTE = 32
+# Pairs of near onsets are listed all at once up to this many times the notes; real music has about one.
 
 
 def match_notes(
@@ -52,35 +57,40 @@ def match_notes(
     Returns:
         ``(R,)`` the index of the estimated note matched to each reference note, or -1.
     """
-    ref, est = _near_onsets(ref_group, ref_onset, est_group, est_onset, onset_tolerance)
-    if offset_ratio is not None and ref.size:
-        tolerance = np.maximum(offset_ratio * (ref_offset - ref_onset), offset_min_tolerance)[ref]
-        keep = np.around(np.abs(ref_offset[ref] - est_offset[est]), _DECIMALS) <= tolerance
-        ref, est = ref[keep], est[keep]
-    return _largest_matching(ref, est, len(ref_onset), len(est_onset))
-
-
-def _near_onsets(
-    ref_group: IntArray, ref_onset: FloatArray, est_group: IntArray, est_onset: FloatArray, tolerance: float
-) -> tuple[IntArray, IntArray]:
-    """All pairs (reference index, estimate index) of equal group and near onsets."""
-    nothing = np.zeros(0, dtype=np.int64)
-    if not len(ref_onset) or not len(est_onset):
-        return nothing, nothing
+    num_ref, num_est = len(ref_onset), len(est_onset)
+    if not num_ref or not num_est:
+        return np.full(num_ref, -1, dtype=np.int64)
     _, group = np.unique(np.concatenate([ref_group, est_group]), return_inverse=True)
     onset = np.concatenate([ref_onset, est_onset])
-    reach = tolerance + _MARGIN
+    reach = onset_tolerance + _MARGIN
     # One sorted axis for all groups; the margin covers the rounding of these long numbers.
     key = group * (np.ptp(onset) + 4.0 * reach) + (onset - onset.min())
-    ref_key, est_key = key[: len(ref_onset)], key[len(ref_onset) :]
+    ref_key, est_key = key[:num_ref], key[num_ref:]
     order = np.argsort(est_key, kind="stable")
     first = np.searchsorted(est_key[order], ref_key - reach, side="left")
     count = np.searchsorted(est_key[order], ref_key + reach, side="right") - first
-    ref = np.repeat(np.arange(len(ref_onset)), count)
+    if offset_ratio is not None:
+        offset_tolerance = np.maximum(offset_ratio * (ref_offset - ref_onset), offset_min_tolerance)
+
+    def agreeing(ref: IntArray, est: IntArray) -> tuple[IntArray, IntArray]:
+        """Those of some pairs (reference index, estimate index) that agree."""
+        keep = np.around(np.abs(ref_onset[ref] - est_onset[est]), _DECIMALS) <= onset_tolerance
+        ref, est = ref[keep], est[keep]
+        if offset_ratio is None:
+            return ref, est
+        keep = np.around(np.abs(ref_offset[ref] - est_offset[est]), _DECIMALS) <= offset_tolerance[ref]
+        return ref[keep], est[keep]
+
+    if count.sum() > _PAIRS_PER_NOTE * (num_ref + num_est):
+
+        def candidates(ref: int) -> IntArray:
+            near = order[first[ref] : first[ref] + count[ref]]
+            return agreeing(np.full(len(near), ref), near)[1]
+
+        return _match_in_turn(candidates, np.argsort(ref_key, kind="stable"), num_est)
+    ref = np.repeat(np.arange(num_ref), count)
     within = np.arange(len(ref)) - np.repeat(np.cumsum(count) - count, count)
-    est = order[np.repeat(first, count) + within]
-    keep = np.around(np.abs(ref_onset[ref] - est_onset[est]), _DECIMALS) <= tolerance
-    return ref[keep], est[keep]
+    return _largest_matching(*agreeing(ref, order[np.repeat(first, count) + within]), num_ref, num_est)
 
 
 def _largest_matching(ref: IntArray, est: IntArray, num_ref: int, num_est: int) -> IntArray:
@@ -93,4 +103,45 @@ def _largest_matching(ref: IntArray, est: IntArray, num_ref: int, num_est: int) 
         graph = csr_matrix((np.ones(ref.size, dtype=np.int8), (ref, est)), shape=(num_ref, num_est))
         rest = np.asarray(maximum_bipartite_matching(graph, perm_type="column"), dtype=np.int64)
         matched = np.where(matched >= 0, matched, rest)
+    return matched
+
+
+def _match_in_turn(candidates: Callable[[int], IntArray], turns: IntArray, num_est: int) -> IntArray:
+    """Maximum bipartite matching by augmenting paths, one reference note at a time (Kuhn 1955).
+
+    Needs no list of the pairs, whose number is the square of the notes where thousands are equal.
+
+    Args:
+        candidates: the estimated notes a reference note agrees with.
+        turns: every reference note, in the order in which they look for a partner. In the order of onsets,
+            with candidates in it too, hardly any has to give way to a later one.
+        num_est: number of estimated notes.
+    """
+    matched = np.full(len(turns), -1, dtype=np.int64)
+    partner = np.full(num_est, -1, dtype=np.int64)
+    asked_by = np.full(num_est, -1, dtype=np.int64)
+    closed = np.zeros(num_est, dtype=bool)
+    for root in turns.tolist():
+        end, asked, waiting = -1, [], deque([root])
+        while waiting and end < 0:
+            ref = waiting.popleft()
+            near = candidates(ref)
+            near = near[~closed[near]]
+            free = near[partner[near] < 0]
+            if free.size:
+                end = int(free[0])
+                asked_by[end] = ref
+            else:
+                closed[near] = True
+                asked_by[near] = ref
+                asked.append(near)
+                waiting.extend(partner[near].tolist())
+        if end < 0:
+            continue  # nothing reached from here can ever lead to a free note: it stays closed
+        for near in asked:
+            closed[near] = False
+        while end >= 0:
+            ref = int(asked_by[end])
+            partner[end] = ref
+            matched[ref], end = end, int(matched[ref])
     return matched

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..notes.note import NoteArray, notes_to_array
+from ..notes.note import NoteArray
 from .counts import NoteScore
 from .matching import OFFSET_MIN_TOLERANCE, OFFSET_RATIO, ONSET_TOLERANCE, IntArray, match_notes
 from .repair import Notes, repair_notes
@@ -49,19 +49,6 @@ def note_prf(
     tolerances = Tolerances(onset_tolerance, offset_ratio, offset_min_tolerance)
     matched = pair_notes(ref, est, pitches(ref), pitches(est), tolerances, with_offset=with_offset)
     return NoteScore(int((matched >= 0).sum()), len(ref), len(est))
-
-
-def matched_notes(
-    reference: Notes, estimate: Notes, *, with_offset: bool = False, onset_tolerance: float = ONSET_TOLERANCE
-) -> IntArray:
-    """Index of the estimated note matched to each reference note, or -1 (pitch and onset agree).
-
-    Both must be notes that :func:`~.repair.repair_notes` leaves as they are, so that indices mean the same.
-    """
-    ref, est = notes_to_array(reference), notes_to_array(estimate)
-    return pair_notes(
-        ref, est, pitches(ref), pitches(est), Tolerances(onset_tolerance), with_offset=with_offset
-    )
 
 
 def pitches(notes: NoteArray) -> IntArray:

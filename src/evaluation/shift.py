@@ -35,24 +35,6 @@ class ShiftScore:
     score: NoteScore
 
 
-def score_at_shift(
-    reference: Notes,
-    estimate: Notes,
-    *,
-    semitones: int = 0,
-    seconds: float = 0.0,
-    with_offset: bool = False,
-    tolerances: Tolerances | None = None,
-) -> NoteScore:
-    """Score of all notes, whatever their programs, with the reference moved.
-
-    Drum hits are compared with drum hits and pitched notes with pitched notes. No note is lost by moving it
-    beyond the start or the range of MIDI pitches, so scores at different shifts compare.
-    """
-    ref, est = repair_notes(reference), repair_notes(estimate)
-    return _score(ref, est, semitones, seconds, with_offset, tolerances or Tolerances())
-
-
 def scan_shifts(
     reference: Notes,
     estimate: Notes,
@@ -62,55 +44,34 @@ def scan_shifts(
     with_offset: bool = False,
     tolerances: Tolerances | None = None,
 ) -> list[ShiftScore]:
-    """:func:`score_at_shift` for every pair of a pitch shift and a time shift."""
+    """Score of all notes, whatever their programs, for every pair of a pitch shift and a time shift.
+
+    Drum hits are compared with drum hits and pitched notes with pitched notes. No note is lost by moving it
+    beyond the start or the range of MIDI pitches, so scores at different shifts compare.
+    """
     ref, est = repair_notes(reference), repair_notes(estimate)
     times = list(seconds)
-    return [
-        ShiftScore(pitch, time, _score(ref, est, pitch, time, with_offset, tolerances or Tolerances()))
-        for pitch in semitones
-        for time in times
-    ]
+    if not np.isfinite(times).all():
+        raise ValueError(f"a time shift must be a number of seconds, not one of {times}")
+    scores = []
+    for pitch in semitones:
+        groups = _groups(ref, pitch), _groups(est, 0)
+        for time in times:
+            moved = ref.copy()
+            moved["onset"] += time
+            moved["offset"] += time
+            pairs = pair_notes(moved, est, *groups, tolerances or Tolerances(), with_offset=with_offset)
+            score = NoteScore(int((pairs >= 0).sum()), len(ref), len(est))
+            scores.append(ShiftScore(pitch, time, score))
+    return scores
 
 
-def best_shift(
-    reference: Notes,
-    estimate: Notes,
-    *,
-    semitones: Iterable[int] = OCTAVES,
-    seconds: Iterable[float] = TIMES,
-    with_offset: bool = False,
-    tolerances: Tolerances | None = None,
-) -> ShiftScore:
-    """The shift of the reference that matches most notes; of equal ones the smallest, pitch before time."""
-    scanned = scan_shifts(
-        reference,
-        estimate,
-        semitones=semitones,
-        seconds=seconds,
-        with_offset=with_offset,
-        tolerances=tolerances,
-    )
+def best_shift(scores: Iterable[ShiftScore]) -> ShiftScore:
+    """The shift of a scan that matches most notes; of equal ones the smallest, pitch before time."""
+    scanned = list(scores)
     if not scanned:
         raise ValueError("a scan needs at least one pitch shift and one time shift")
     return min(scanned, key=lambda s: (-s.score.num_matched, abs(s.semitones), abs(s.seconds)))
-
-
-def _score(
-    ref: NoteArray,
-    est: NoteArray,
-    semitones: int,
-    seconds: float,
-    with_offset: bool,
-    tolerances: Tolerances,
-) -> NoteScore:
-    if not np.isfinite(seconds):
-        raise ValueError(f"a time shift must be a number of seconds, not {seconds}")
-    moved = ref.copy()
-    moved["onset"] += seconds
-    moved["offset"] += seconds
-    groups = _groups(ref, semitones), _groups(est, 0)
-    matched = pair_notes(moved, est, *groups, tolerances, with_offset=with_offset)
-    return NoteScore(int((matched >= 0).sum()), len(ref), len(est))
 
 
 def _groups(notes: NoteArray, semitones: int) -> IntArray:

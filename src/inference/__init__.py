@@ -6,17 +6,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .choices import DecodingChoices
     from .find import find_checkpoint
     from .piano_roll import draw_piano_roll
     from .predict import run_predict
     from .render import render_notes, write_wav
     from .transcriber import SongTranscriber, Transcription, load_transcriber, untrained_transcriber
-    from .windows import decode_windows
 
 __all__ = [
+    "DecodingChoices",
     "SongTranscriber",
     "Transcription",
-    "decode_windows",
     "draw_piano_roll",
     "find_checkpoint",
     "load_transcriber",
@@ -28,9 +28,9 @@ __all__ = [
 
 # Loaded when first used, so that finding a checkpoint or drawing a picture does not load torch.
 _HOMES = {
+    "DecodingChoices": "choices",
     "SongTranscriber": "transcriber",
     "Transcription": "transcriber",
-    "decode_windows": "windows",
     "draw_piano_roll": "piano_roll",
     "find_checkpoint": "find",
     "load_transcriber": "transcriber",

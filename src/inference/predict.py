@@ -15,6 +15,7 @@ from ..config.names import unknown_name
 from ..evaluation import note_prf
 from ..notes import read_midi, write_midi
 from ..notes.note import Note, array_to_notes, notes_to_array
+from .choices import DEFAULT_CHOICES, DecodingChoices
 from .files import atomic_path, output_stems
 from .piano_roll import draw_piano_roll
 from .render import render_notes, write_wav
@@ -57,12 +58,7 @@ def run_predict(
     project: str | None = None,
     log_dir: Path | None = None,
     device: str = "auto",
-    batch_size: int | None = None,
-    overlap: float | None = None,
-    subtask: str | None = None,
-    constrain: bool = False,
-    instruments: Sequence[str] = (),
-    decode_precision: str = "auto",
+    choices: DecodingChoices = DEFAULT_CHOICES,
     formats: Sequence[str] = ("mid", "png"),
     reference: Path | None = None,
 ) -> int:
@@ -72,8 +68,7 @@ def run_predict(
         spec: ``exp@checkpoint`` or the path of a checkpoint.
         inputs: audio files, or folders that are searched for them (by content).
         out: folder of the outputs; ``None`` writes beside each input with ``_transcribed`` in the name.
-        project, log_dir, device, batch_size, overlap, subtask, constrain, instruments, decode_precision: as
-            in :func:`~.transcriber.load_transcriber`.
+        project, log_dir, device, choices: as in :func:`~.transcriber.load_transcriber`.
         formats: any of ``mid``, ``png``, ``wav``, ``json``, ``csv``.
         reference: MIDI file with the true notes of the one input; ``None`` takes a MIDI file of the same
             name beside the audio when there is one.
@@ -90,18 +85,7 @@ def run_predict(
             out.mkdir(parents=True, exist_ok=True)
         from .transcriber import load_transcriber
 
-        transcriber = load_transcriber(
-            spec,
-            device=device,
-            log_dir=log_dir,
-            project=project,
-            batch_size=batch_size,
-            overlap=overlap,
-            subtask=subtask,
-            constrain=constrain,
-            instruments=instruments,
-            decode_precision=decode_precision,
-        )
+        transcriber = load_transcriber(spec, choices, device=device, log_dir=log_dir, project=project)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -166,8 +150,7 @@ def plan_jobs(inputs: Sequence[Path], out: Path | None, reference: Path | None =
         for audio, folder, true_notes in zip(audios, folders, references, strict=True)
     ]
     stems = output_stems(audios, folders, endings)
-    jobs = [Job(*parts) for parts in zip(audios, stems, references, strict=True)]
-    return jobs
+    return [Job(*parts) for parts in zip(audios, stems, references, strict=True)]
 
 
 def predict_file(transcriber: SongTranscriber, job: Job, formats: Sequence[str]) -> Result:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .pitch_check import PitchEvidence
-from .windows import Samples, Tokens, Windows, join_tokens
+from .windows import Samples, Windows
 
 Ids = npt.NDArray[np.int32]
 
@@ -38,16 +38,15 @@ class QueuedSong:
         channels = self._ids.setdefault(window, [np.zeros(0, dtype=np.int32)] * self.num_channels)
         channels[channel] = ids
 
-    def tokens(self, pad_id: int) -> Tokens:
+    def tokens(self, pad_id: int) -> npt.NDArray[np.int64]:
         """(W, C, N) of all windows."""
-        parts = []
-        for window in range(self.windows.num_windows):
-            channels = self._ids[window]
-            part = np.full((1, self.num_channels, max(map(len, channels))), pad_id, dtype=np.int32)
+        longest = max(len(ids) for channels in self._ids.values() for ids in channels)
+        shape = self.windows.num_windows, self.num_channels, longest
+        tokens = np.full(shape, pad_id, dtype=np.int64)
+        for window, channels in self._ids.items():
             for channel, ids in enumerate(channels):
-                part[0, channel, : len(ids)] = ids
-            parts.append(part)
-        return join_tokens(parts, pad_id)
+                tokens[window, channel, : len(ids)] = ids
+        return tokens
 
 
 class QueuedWindow(NamedTuple):

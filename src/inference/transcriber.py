@@ -20,12 +20,13 @@ from torch import Tensor
 from ..config import Experiment
 from ..config.tasks import VOICE_PROGRAMS
 from ..config.vocabularies import class_names
-from ..model import Encoded, Transcriber, build_model
+from ..model import Encoded, Transcriber, build_from
 from ..model.checkpoint_file import experiment_of, load_weights, model_weights, read_checkpoint
 from ..model.decoder import DecoderWeights, DecodingOptions, decode_stream
 from ..model.decoder.products import resolve_precision
 from ..notes.note import Note
 from ..tokenizer import NoteTokenizer
+from .choices import DEFAULT_CHOICES, DecodingChoices, chosen_subtask
 from .find import find_checkpoint
 from .grammar import TokenGrammar, find_instruments
 from .pitch_check import PitchEvidence, voice_log_probabilities
@@ -74,31 +75,27 @@ class SongTranscriber:
         model: Transcriber,
         experiment: Experiment,
         tokenizer: NoteTokenizer,
+        choices: DecodingChoices = DEFAULT_CHOICES,
         *,
         device: str | torch.device = "cpu",
-        batch_size: int | None = None,
-        overlap: float | None = None,
-        subtask: str | None = None,
-        constrain: bool = False,
-        instruments: Sequence[str] = (),
-        decode_precision: str = "auto",
         source: Path | None = None,
         num_weights: int = 0,
     ) -> None:
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"batch size must be at least 1, not {batch_size}")
         self.experiment = experiment
         self.tokenizer = tokenizer
         self.device = torch.device(device)
         self.model = model.to(self.device).eval()
-        self.batch_size = batch_size or experiment.bsz.test
-        chosen = experiment.inference if overlap is None else replace(experiment.inference, overlap=overlap)
-        self.overlap = chosen.overlap
-        self.pitch_check = chosen.pitch_check
-        self.subtask = chosen_subtask(tokenizer, subtask)
-        self._programs = find_instruments(tokenizer, instruments) if instruments else None
-        self.constrain = constrain or bool(instruments)
-        self.decode_precision = resolve_precision(decode_precision, self.device)
+        self.batch_size = choices.batch_size or experiment.bsz.test
+        inference = experiment.inference
+        if choices.overlap is not None:
+            inference = replace(inference, overlap=choices.overlap)
+        self.overlap = inference.overlap
+        self.pitch_check = inference.pitch_check
+        self.subtask = chosen_subtask(tokenizer, choices.subtask)
+        self.precision = resolve_precision(choices.precision, self.device)
+        self._constrained = choices.constrain or bool(choices.instruments)
+        self._programs = find_instruments(tokenizer, choices.instruments) if choices.instruments else None
+        self._start_from_ties = choices.start_from_ties
         names = class_names(tokenizer.task.program_vocab)
         # Voices keep the names by which read_midi knows them.
         self._class_names = {p: name for p, name in names.items() if p not in VOICE_PROGRAMS}
@@ -157,7 +154,7 @@ class SongTranscriber:
         )
         prefix = self.tokenizer.prefix_ids(self.subtask)
         rows = decode_stream(
-            DecoderWeights(self.model.decoder, self.decode_precision),
+            DecoderWeights(self.model.decoder, self.precision),
             (self._encode(batch) for batch in queue.batches()),
             DecodingOptions(
                 self.tokenizer.sequence_length,
@@ -192,7 +189,7 @@ class SongTranscriber:
         return encoded.memory
 
     def _grammar(self) -> TokenGrammar | None:
-        if not self.constrain:
+        if not self._constrained:
             return None
         return TokenGrammar(self.tokenizer, self.device, self._programs, self.subtask)
 
@@ -203,6 +200,7 @@ class SongTranscriber:
             song.tokens(self.tokenizer.pad_id),
             windows.starts(),
             seams=windows.seams(segment) if windows.hop < segment else None,
+            start_from_ties=self._start_from_ties,
         )
         duration = windows.length / self.sample_rate
         notes = decoded.notes
@@ -236,32 +234,20 @@ class SongTranscriber:
 
 def load_transcriber(
     spec: str | Path,
+    choices: DecodingChoices = DEFAULT_CHOICES,
     *,
     device: str = "auto",
     log_dir: Path | None = None,
     project: str | None = None,
-    batch_size: int | None = None,
-    overlap: float | None = None,
-    subtask: str | None = None,
-    constrain: bool = False,
-    instruments: Sequence[str] = (),
-    decode_precision: str = "auto",
 ) -> SongTranscriber:
     """A transcriber from a checkpoint: ``exp@last.ckpt``, ``exp``, or the path of a file.
 
     Args:
         spec: see :func:`~.find.find_checkpoint`.
+        choices: how songs are decoded.
         device: ``auto`` (a GPU that works, else the CPU), ``cpu``, ``cuda`` or ``cuda:N``.
         log_dir: folder of the runs; default ``AMT_LOG_DIR`` or ``logs`` of the checkout.
         project: project of the run; ``None`` searches all.
-        batch_size: windows decoded together; ``None`` takes the checkpoint's.
-        overlap: share of a window that the next one hears again; ``None`` takes the checkpoint's.
-        subtask: what to transcribe in a task that has sub-tasks, see :func:`chosen_subtask`.
-        constrain: write only sequences that the tokenizer could have written, see :mod:`.grammar`.
-        instruments: write only these, names of the task's classes, ``drums`` or program numbers; implies
-            ``constrain``. Empty: all.
-        decode_precision: of the decoder's matrices: ``32``, ``bf16``, ``int8`` (CPU only), or ``auto``: bf16
-            on a GPU and 32 on a CPU.
 
     Raises:
         ValueError: no such file, a broken file, or weights that do not fit its own configuration.
@@ -270,53 +256,34 @@ def load_transcriber(
     checkpoint = read_checkpoint(path, mmap=True)
     experiment = experiment_of(checkpoint, path)
     place = choose_device(device)
-    model, tokenizer = _build(experiment)
+    tokenizer = NoteTokenizer.from_experiment(experiment)
+    model = build_from(experiment, tokenizer)
     count = load_weights(model, model_weights(checkpoint, path), path)
     return SongTranscriber(
         model,
         experiment,
         tokenizer,
+        choices,
         device=place,
-        batch_size=batch_size,
-        overlap=overlap,
-        subtask=subtask,
-        constrain=constrain,
-        instruments=instruments,
-        decode_precision=decode_precision,
         source=path,
         num_weights=count,
     )
 
 
 def untrained_transcriber(
-    experiment: Experiment, *, seed: int = 0, device: str = "auto", batch_size: int | None = None
+    experiment: Experiment,
+    choices: DecodingChoices = DEFAULT_CHOICES,
+    *,
+    seed: int = 0,
+    device: str = "auto",
 ) -> SongTranscriber:
     """The same kind of network with fresh random weights: what training is compared with."""
     place = choose_device(device)
+    tokenizer = NoteTokenizer.from_experiment(experiment)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model, tokenizer = _build(experiment)
-    return SongTranscriber(model, experiment, tokenizer, device=place, batch_size=batch_size)
-
-
-NO_SUBTASK = "none"
-"""Name that asks for sequences without task tokens, for networks that were trained without them."""
-
-
-def chosen_subtask(tokenizer: NoteTokenizer, name: str | None) -> str | None:
-    """The sub-task that is forced at the start of every sequence: ``name``, or the task's first for None.
-
-    ``none`` forces nothing: networks of other people, trained on sequences without task tokens, need that.
-    Raises ``ValueError`` for a name the task does not have.
-    """
-    if name is None:
-        return tokenizer.task.default_subtask
-    if name == NO_SUBTASK:
-        return None
-    if not tokenizer.prefixes:
-        raise ValueError(f"the task {tokenizer.task.name} has no sub-tasks; leave --subtask out")
-    tokenizer.task.subtask(name)
-    return name
+        model = build_from(experiment, tokenizer)
+    return SongTranscriber(model, experiment, tokenizer, choices, device=place)
 
 
 def choose_device(name: str) -> torch.device:
@@ -342,25 +309,6 @@ def choose_device(name: str) -> torch.device:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"device {name} does not work ({reason}); use --device cpu or auto") from None
     return device
-
-
-def _build(experiment: Experiment) -> tuple[Transcriber, NoteTokenizer]:
-    tokenizer = NoteTokenizer.from_task(
-        experiment.task,
-        segment_samples=experiment.audio.segment_samples,
-        max_length=experiment.event_length,
-        sample_rate=experiment.audio.sample_rate,
-    )
-    model = build_model(
-        experiment.model,
-        experiment.audio,
-        tokenizer.vocab_size,
-        tokenizer.num_channels,
-        pad_id=tokenizer.pad_id,
-        eos_id=tokenizer.eos_id,
-        max_length=tokenizer.sequence_length,
-    )
-    return model, tokenizer
 
 
 def _within(notes: list[Note], duration: float) -> list[Note]:

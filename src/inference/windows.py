@@ -1,13 +1,13 @@
-"""Cutting sound into windows, and windows into tokens, in memory that does not grow with the file.
+"""Cutting sound into windows, in memory that does not grow with the file.
 
-Axes: B batch, W windows, S samples, C decoding channels, N tokens.
+Axes: W windows, S samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,7 @@ import soxr
 
 from ..audio import audio_length, hop_samples, iterate_blocks, num_sliding_windows
 
-if TYPE_CHECKING:
-    import torch
-
-    from ..model.transcriber import Encoded, Transcriber
-
 Samples = npt.NDArray[np.float32]
-Tokens = npt.NDArray[np.int64]
 
 _BLOCK_WINDOWS = 16
 LEAD = 0.2
@@ -125,59 +119,3 @@ def as_mono(audio: npt.ArrayLike) -> Samples:
         array = array.mean(axis=0 if array.shape[0] < array.shape[1] else 1)
     mono = np.nan_to_num(array.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     return np.clip(mono, -1.0, 1.0)
-
-
-def decode_windows(
-    model: Transcriber,
-    windows: Samples | torch.Tensor,
-    batch_size: int,
-    max_length: int | None = None,
-    listener: Callable[[Encoded], None] | None = None,
-    prefix: Sequence[int] = (),
-) -> Tokens:
-    """Greedy token sequences of some windows.
-
-    Args:
-        model: the network; it is used on the device it is on and left in the mode it is in (train or eval:
-            put it to eval before).
-        windows: ``(W, S)`` or ``(W, 1, S)`` float32.
-        batch_size: windows decoded together.
-        max_length: longest sequence; ``None`` is the model's own.
-        listener: called with the encoder's states of each batch.
-        prefix: task tokens of a sub-task, with which every sequence begins.
-
-    Returns:
-        ``(W, C, N)`` int64 with EOS then PAD, N the longest sequence that occurs (0 windows: N is 0).
-    """
-    import torch
-
-    if batch_size < 1:
-        raise ValueError(f"batch size must be at least 1, not {batch_size}")
-    parameter = next(model.parameters())
-    parts: list[Tokens] = []
-    with torch.inference_mode():
-        for start in range(0, len(windows), batch_size):
-            audio = torch.as_tensor(windows[start : start + batch_size])
-            audio = audio.reshape(len(audio), 1, -1).to(parameter.device, torch.float32)
-            first = torch.tensor([list(prefix)] * len(audio), device=parameter.device) if prefix else None
-            if listener is None:
-                ids = model.generate(audio, max_length=max_length, prefix=first)
-            else:
-                encoded = model.encode(audio)
-                listener(encoded)
-                ids = model.decode_greedily(encoded, max_length, first)
-            parts.append(ids.cpu().numpy())
-    return join_tokens(parts)
-
-
-def join_tokens(parts: Sequence[npt.NDArray[Any]], pad_id: int = 0) -> Tokens:
-    """Arrays ``(w, C, n)`` one after the other as ``(W, C, N)`` int64, padded to the longest."""
-    if not parts:
-        return np.zeros((0, 1, 0), dtype=np.int64)
-    longest = max(part.shape[2] for part in parts)
-    joined = np.full((sum(len(part) for part in parts), parts[0].shape[1], longest), pad_id, dtype=np.int64)
-    start = 0
-    for part in parts:
-        joined[start : start + len(part), :, : part.shape[2]] = part
-        start += len(part)
-    return joined

@@ -6,17 +6,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .build import build_model
+    from .build import build_from, build_model
     from .importing.convert import convert_checkpoint
     from .importing.export import export_checkpoint
     from .transcriber import Encoded, Transcriber
 
-__all__ = ["Encoded", "Transcriber", "build_model", "convert_checkpoint", "export_checkpoint"]
+__all__ = ["Encoded", "Transcriber", "build_from", "build_model", "convert_checkpoint", "export_checkpoint"]
 
 # Loaded when first used, so that looking at a checkpoint file does not load torch.
 _HOMES = {
     "Encoded": "transcriber",
     "Transcriber": "transcriber",
+    "build_from": "build",
     "build_model": "build",
     "convert_checkpoint": "importing.convert",
     "export_checkpoint": "importing.export",

@@ -1,9 +1,10 @@
-"""Build the network from numbers and names only."""
+"""Build the network, from numbers and names only or for the run they stand in."""
 
 from __future__ import annotations
 
-from ..config import AudioConfig, ModelConfig
+from ..config import AudioConfig, Experiment, ModelConfig
 from ..config.combinations import check_network
+from ..tokenizer import NoteTokenizer
 from .transcriber import Transcriber
 
 
@@ -33,4 +34,17 @@ def build_model(
     check_network(model, audio, num_channels)
     return Transcriber(
         model, audio, num_tokens, num_channels, pad_id=pad_id, eos_id=eos_id, max_length=max_length
+    )
+
+
+def build_from(experiment: Experiment, tokenizer: NoteTokenizer) -> Transcriber:
+    """The network of a run, for the tokens of ``tokenizer``: see :func:`build_model`."""
+    return build_model(
+        experiment.model,
+        experiment.audio,
+        tokenizer.vocab_size,
+        tokenizer.num_channels,
+        pad_id=tokenizer.pad_id,
+        eos_id=tokenizer.eos_id,
+        max_length=tokenizer.sequence_length,
     )

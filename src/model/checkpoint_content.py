@@ -44,6 +44,30 @@ def check_target(sources: Sequence[Path], target: Path, overwrite: bool) -> None
         raise ValueError(f"{target} is there already; --overwrite replaces it")
 
 
+def description(
+    experiment: Experiment, licence: str, libraries: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What every checkpoint says of itself, as plain types.
+
+    Args:
+        experiment: configuration of its run.
+        licence: what its weights may be used for.
+        libraries: versions to note besides ours and torch's.
+    """
+    return {
+        "amt_format": CHECKPOINT_FORMAT,
+        "experiment": experiment.to_json(),
+        "versions": {
+            "amt": __version__,
+            "torch": str(torch.__version__),
+            **(libraries or {}),
+            "python": platform.python_version(),
+        },
+        "task": json.dumps(dataclasses.asdict(get_task(experiment.task)), ensure_ascii=False),
+        "licence": licence,
+    }
+
+
 def weights_only_content(
     experiment: Experiment,
     state: Mapping[str, Tensor],
@@ -63,15 +87,7 @@ def weights_only_content(
         epoch: likewise.
     """
     return {
-        "amt_format": CHECKPOINT_FORMAT,
-        "experiment": experiment.to_json(),
-        "versions": {
-            "amt": __version__,
-            "torch": str(torch.__version__),
-            "python": platform.python_version(),
-        },
-        "task": json.dumps(dataclasses.asdict(get_task(experiment.task)), ensure_ascii=False),
-        "licence": licence,
+        **description(experiment, licence),
         "source": dict(source),
         "global_step": step,
         "epoch": epoch,

@@ -8,7 +8,7 @@ import pickle
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 CALLBACK_KEY = "CustomModelCheckpoint"
 """Name under which the checkpoint callback's state stands in a file's ``callbacks``."""
@@ -173,10 +173,10 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-class _Inert:
+class InertObject:
     """Stands for every object of a pickle that is no plain value."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> _Inert:
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
         return super().__new__(cls)
 
     def __init__(self, *args: object, **kwargs: object) -> None:
@@ -185,7 +185,7 @@ class _Inert:
     def __setstate__(self, state: object) -> None:
         pass
 
-    def __call__(self, *args: object, **kwargs: object) -> _Inert:
+    def __call__(self, *args: object, **kwargs: object) -> InertObject:
         return self
 
     def __setitem__(self, key: object, value: object) -> None:
@@ -201,7 +201,7 @@ class _Inert:
         pass
 
 
-class _OrderedDict(dict[Any, Any]):
+class PlainOrderedDict(dict[Any, Any]):
     """An ordered dictionary that may carry attributes (a state dict's ``_metadata``)."""
 
 
@@ -209,7 +209,7 @@ class _PlainUnpickler(pickle.Unpickler):
     """Reads the plain part of a pickle and imports nothing."""
 
     def find_class(self, module: str, name: str) -> Any:
-        return _OrderedDict if (module, name) == ("collections", "OrderedDict") else _Inert
+        return PlainOrderedDict if (module, name) == ("collections", "OrderedDict") else InertObject
 
     def persistent_load(self, pid: object) -> Any:
         return None

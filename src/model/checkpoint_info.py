@@ -31,7 +31,7 @@ def describe_checkpoint(path: str | Path) -> list[Line]:
     lines = [("file", f"{path} ({size_text(path.stat().st_size)})")]
     header = read_header(path)
     if header is not None and header.experiment:
-        return lines + _ours(path)
+        return lines + _ours(path, header.complete)
     return lines + _foreign(read_foreign(path))
 
 
@@ -49,11 +49,10 @@ def size_text(size: int) -> str:
     )
 
 
-def _ours(path: Path) -> list[Line]:
+def _ours(path: Path, complete: bool) -> list[Line]:
     checkpoint = read_checkpoint(path, mmap=True)
     experiment = experiment_of(checkpoint, path)
     weights = model_weights(checkpoint, path)
-    complete = "optimizer_states" in checkpoint and "loops" in checkpoint
     kind = (
         "training checkpoint: can be resumed, transcribed with and warm-started from"
         if complete

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..config import Experiment
 from ..config.leaves import leaves
+from ..config.names import listing
 from .checkpoint_content import Say, check_target, silent, weights_only_content, write_with_sidecar
 from .checkpoint_file import WEIGHTS_PREFIX, experiment_of, model_weights, read_checkpoint
 from .checkpoint_info import last_score
@@ -107,7 +108,7 @@ def strip_checkpoint(
     score = last_score(source.checkpoint)
     if score is not None:
         origin["score"] = {score[0]: score[1]}
-    _write(dst, source, source.weights, str(source.checkpoint.get("licence", "")), origin, [source], say)
+    _write(dst, source.weights, str(source.checkpoint.get("licence", "")), origin, [source], say)
     return src.stat().st_size, dst.stat().st_size
 
 
@@ -144,7 +145,7 @@ def _combine(
         "shares": list(shares),
     }
     licence = " | ".join(text for text in licences if text)
-    _write(out, sources[0], combined, licence, origin, sources, say)
+    _write(out, combined, licence, origin, sources, say)
     return len(combined)
 
 
@@ -181,16 +182,14 @@ def _check_same(one: _Source, other: _Source) -> None:
     only = [f"only one has {name}" for name in sorted(names)]
     problems = differing or [*only, *shapes]
     if problems:
-        more = f" and {len(problems) - _MAX_NAMED} more" if len(problems) > _MAX_NAMED else ""
         raise ValueError(
             f"{one.path} and {other.path} are of different models, so their weights cannot be combined: "
-            f"{'; '.join(problems[:_MAX_NAMED])}{more}"
+            f"{listing(problems, _MAX_NAMED, '; ')}"
         )
 
 
 def _write(
     out: Path,
-    like: _Source,
     weights: Mapping[str, Tensor],
     licence: str,
     origin: Mapping[str, Any],
@@ -200,5 +199,5 @@ def _write(
     say(f"writing {out}")
     state = {WEIGHTS_PREFIX + name: value for name, value in weights.items()}
     newest = max(sources, key=lambda source: source.step)
-    content = weights_only_content(like.experiment, state, licence, origin, newest.step, newest.epoch)
+    content = weights_only_content(sources[0].experiment, state, licence, origin, newest.step, newest.epoch)
     write_with_sidecar(out, content)

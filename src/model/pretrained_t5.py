@@ -6,7 +6,6 @@ T5's tokens are words, so embeddings and output matrix are left as they are.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,32 +16,16 @@ from torch import Tensor, nn
 
 from .decoder import T5Decoder
 from .encoder import T5Encoder
+from .importing.names import NameTable, t5_stack
 from .layers.experts import MixtureOfExperts
-from .layers.positions import T5_NUM_BUCKETS
+from .layers.positions import T5_MAX_DISTANCE, T5_NUM_BUCKETS
 from .transcriber import Transcriber
 
 CONFIG_FILE = "config.json"
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 """Files with the weights, by preference; each may come in parts with an index beside them."""
-_MAX_DISTANCE = 128
-"""Distance at which T5's buckets end here and in T5 v1.1."""
 _FIELDS = {"d_model": "--d-model", "d_kv": "--d-kv", "num_heads": "--decoder-heads", "d_ff": "--d-ff"}
 """Fields of T5's configuration that both stacks share, and the flags of the decoder."""
-
-_NAMES = (
-    (r"block\.0\.layer\.0\.SelfAttention\.relative_attention_bias\.", "relative_bias."),
-    (r"final_layer_norm\.", "final_norm."),
-    (r"block\.(\d+)\.layer\.0\.layer_norm\.", r"layers.\1.self_norm."),
-    (r"block\.(\d+)\.layer\.0\.SelfAttention\.", r"layers.\1.self_attention."),
-    (r"block\.(\d+)\.layer\.\d\.DenseReluDense\.", r"layers.\1.feed_forward."),
-    (r"block\.(\d+)\.layer\.1\.EncDecAttention\.", r"layers.\1.cross_attention."),
-)
-_ENCODER_NAMES = (*_NAMES, (r"block\.(\d+)\.layer\.1\.layer_norm\.", r"layers.\1.ff_norm."))
-_DECODER_NAMES = (
-    *_NAMES,
-    (r"block\.(\d+)\.layer\.1\.layer_norm\.", r"layers.\1.cross_norm."),
-    (r"block\.(\d+)\.layer\.2\.layer_norm\.", r"layers.\1.ff_norm."),
-)
 
 
 @dataclass(frozen=True)
@@ -51,7 +34,7 @@ class _Stack:
 
     name: str
     module: nn.Module
-    names: tuple[tuple[str, str], ...]
+    names: NameTable
     own: Mapping[str, int]
     """Sizes of this network by the fields of T5's configuration."""
     flags: Mapping[str, str]
@@ -105,11 +88,11 @@ def _read_config(folder: Path) -> dict[str, Any]:
             "fits"
         )
     buckets = int(config.get("relative_attention_num_buckets", T5_NUM_BUCKETS))
-    distance = int(config.get("relative_attention_max_distance", _MAX_DISTANCE))
-    if (buckets, distance) != (T5_NUM_BUCKETS, _MAX_DISTANCE):
+    distance = int(config.get("relative_attention_max_distance", T5_MAX_DISTANCE))
+    if (buckets, distance) != (T5_NUM_BUCKETS, T5_MAX_DISTANCE):
         raise ValueError(
             f"--pretrained-t5: the T5 in {folder} has {buckets} distance buckets up to {distance}; only "
-            f"{T5_NUM_BUCKETS} up to {_MAX_DISTANCE} fit"
+            f"{T5_NUM_BUCKETS} up to {T5_MAX_DISTANCE} fit"
         )
     return config
 
@@ -120,12 +103,11 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         if (folder / name).is_file():
             return _read_file(folder / name)
         if index.is_file():
-            parts = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-            return {
-                key: value
-                for part in sorted(set(parts.values()))
-                for key, value in _read_file(folder / part).items()
-            }
+            try:
+                parts = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise ValueError(f"--pretrained-t5: {index} does not list the parts of the weights") from None
+            return {key: value for part in parts for key, value in _read_file(folder / part).items()}
     raise ValueError(f"--pretrained-t5 {folder} has neither {' nor '.join(WEIGHT_FILES)}")
 
 
@@ -155,7 +137,8 @@ def _inner(module: nn.Module) -> dict[str, int]:
 def _decoder_stack(decoder: T5Decoder) -> _Stack:
     own = _inner(decoder) | {"num_decoder_layers": len(decoder.layers)}
     flags = {**_FIELDS, "num_decoder_layers": "--decoder-layers"}
-    return _Stack("decoder", decoder, _DECODER_NAMES, own, flags, "-dpe trainable")
+    names = NameTable(t5_stack("decoder.", "", has_cross_attention=True))
+    return _Stack("decoder", decoder, names, own, flags, "-dpe trainable")
 
 
 def _encoder_stack(encoder: T5Encoder) -> _Stack:
@@ -167,7 +150,8 @@ def _encoder_stack(encoder: T5Encoder) -> _Stack:
         "d_ff": "--encoder-d-ff",
         "num_layers": "--encoder-layers",
     }
-    return _Stack("encoder", encoder, _ENCODER_NAMES, own, flags, "-epe trainable")
+    names = NameTable(t5_stack("encoder.", "", has_cross_attention=False))
+    return _Stack("encoder", encoder, names, own, flags, "-epe trainable")
 
 
 def _check_sizes(folder: Path, config: Mapping[str, Any], stack: _Stack) -> None:
@@ -188,13 +172,7 @@ def _check_sizes(folder: Path, config: Mapping[str, Any], stack: _Stack) -> None
 
 def _load(folder: Path, weights: Mapping[str, Tensor], stack: _Stack) -> str:
     """Copy the weights of one stack; a line that says so."""
-    found: dict[str, Tensor] = {}
-    for name, value in weights.items():
-        if name.startswith(f"{stack.name}."):
-            short = name.removeprefix(f"{stack.name}.")
-            for pattern, replacement in stack.names:
-                short = re.sub(f"^{pattern}", replacement, short)
-            found[short] = value
+    found, _ = stack.names.to_ours(weights)
     state = stack.module.state_dict()
     wanted = [name for name in state if name.startswith(("layers.", "final_norm.", "relative_bias."))]
     missing = [name for name in wanted if name not in found or found[name].shape != state[name].shape]

@@ -52,6 +52,12 @@ def notes_to_array(notes: Iterable[Note] | NoteArray) -> NoteArray:
     return np.array(rows, dtype=NOTE_DTYPE)
 
 
+def note_programs(array: NoteArray) -> npt.NDArray[np.int16]:
+    """Program of each note (M,), 128 for drums."""
+    programs: npt.NDArray[np.int16] = np.where(array["is_drum"], np.int16(DRUM_PROGRAM), array["program"])
+    return programs
+
+
 def array_to_notes(array: NoteArray) -> list[Note]:
     """The rows of a note array as :class:`Note` tuples of plain Python numbers."""
     return [

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, overload
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
-MIN_SCALE = 1e-3
-"""Smallest factor a tensor's own size gives (the paper's epsilon 2)."""
+from .base import MIN_SCALE, CheckedOptimizer
+
 SMALLEST_SQUARE = 1e-30
 """Added to squared gradients (epsilon 1)."""
 CLIP = 1.0
@@ -20,7 +19,7 @@ DECAY_POWER = 0.8
 """The second moment of step t forgets with 1 - t^-0.8."""
 
 
-class Adafactor(Optimizer):
+class Adafactor(CheckedOptimizer):
     """Adafactor without first moment (Shazeer and Stern 2018, "Adafactor: Adaptive Learning Rates with
     Sublinear Memory Cost").
 
@@ -42,26 +41,14 @@ class Adafactor(Optimizer):
         relative_step: bool = True,
         weight_decay: float = 0.0,
     ) -> None:
-        if lr < 0 or weight_decay < 0:
-            raise ValueError(f"Adafactor: lr {lr} and weight decay {weight_decay} must not be negative")
         super().__init__(params, {"lr": lr, "relative_step": relative_step, "weight_decay": weight_decay})
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One update of every parameter that has a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def update(self) -> None:
+        """See :meth:`CheckedOptimizer.update`."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     self._update(group, parameter, parameter.grad)
-        return loss
 
     def _update(self, group: dict[str, Any], parameter: Tensor, gradient: Tensor) -> None:
         state = self.state[parameter]

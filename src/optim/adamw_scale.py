@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, overload
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
-MIN_SCALE = 1e-3
-"""Smallest factor a tensor's own size gives; also that of tensors that are all zero."""
+from .base import MIN_SCALE, CheckedOptimizer
 
 
-class AdamWScale(Optimizer):
+class AdamWScale(CheckedOptimizer):
     """AdamW with each tensor's step multiplied by max(1e-3, RMS of the tensor).
 
     Adafactor's relative step (Shazeer and Stern 2018) in AdamW. ``eps`` is added to the uncorrected
@@ -39,28 +37,17 @@ class AdamWScale(Optimizer):
         weight_decay: float = 0.0,
         correct_bias: bool = True,
     ) -> None:
-        if lr < 0 or eps < 0 or not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"AdamWScale: lr {lr}, eps {eps}, betas {betas} are out of range")
-        defaults = {
+        settings = {
             "lr": lr,
             "betas": betas,
             "eps": eps,
             "weight_decay": weight_decay,
             "correct_bias": correct_bias,
         }
-        super().__init__(params, defaults)
+        super().__init__(params, settings)
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One update of every parameter that has a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def update(self) -> None:
+        """See :meth:`CheckedOptimizer.update`."""
         for group in self.param_groups:
             ready: dict[tuple[int, torch.device, torch.dtype], list[Tensor]] = {}
             for parameter in group["params"]:
@@ -75,7 +62,6 @@ class AdamWScale(Optimizer):
                 ready.setdefault((state["step"], parameter.device, parameter.dtype), []).append(parameter)
             for (step, _, _), parameters in ready.items():
                 self._update(group, step, parameters)
-        return loss
 
     def _update(self, group: dict[str, Any], step: int, parameters: list[Tensor]) -> None:
         beta1, beta2 = group["betas"]

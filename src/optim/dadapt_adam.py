@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, overload
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
+
+from .base import CheckedOptimizer
 
 
-class DAdaptAdam(Optimizer):
+class DAdaptAdam(CheckedOptimizer):
     """Adam with D-Adaptation (Defazio and Mishchenko 2023, "Learning-Rate-Free Learning by D-Adaptation",
     algorithm 5), decay decoupled.
 
@@ -37,8 +38,8 @@ class DAdaptAdam(Optimizer):
         weight_decay: float = 0.0,
         d0: float = 1e-6,
     ) -> None:
-        if lr < 0 or eps < 0 or d0 <= 0 or not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"DAdaptAdam: lr {lr}, eps {eps}, d0 {d0}, betas {betas} are out of range")
+        if d0 <= 0:
+            raise ValueError(f"DAdaptAdam: d0 {d0} must be positive")
         super().__init__(
             params,
             {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "d": d0, "numerator": 0.0},
@@ -49,24 +50,15 @@ class DAdaptAdam(Optimizer):
         """The estimate ``d`` so far."""
         return float(self.param_groups[0]["d"])
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One update of every parameter that has a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def update(self) -> None:
+        """See :meth:`CheckedOptimizer.update`."""
         ready = [
             (group, parameters)
             for group in self.param_groups
             if (parameters := [item for item in group["params"] if item.grad is not None])
         ]
         if not ready:
-            return loss
+            return
         d, numerator = self.distance, float(self.param_groups[0]["numerator"])
         root = math.sqrt(self.param_groups[0]["betas"][1])
         grown: list[Tensor] = []
@@ -81,7 +73,6 @@ class DAdaptAdam(Optimizer):
             d = max(d, numerator / ((1.0 - root) * length_1))
         for group in self.param_groups:
             group["d"], group["numerator"] = d, numerator
-        return loss
 
     def _update(self, group: dict[str, Any], parameters: list[Tensor], rate: float) -> tuple[Tensor, Tensor]:
         """One group's step; returns rate x <gradient, s> in the metric of the step, and the 1-norm of s."""

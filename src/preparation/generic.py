@@ -21,8 +21,9 @@ from rich.table import Table
 from ..audio import is_audio_file, looks_like_audio, read_audio
 from ..config.presets import list_presets
 from ..data.store import StoreWriter
+from ..data.store_format import to_int16
 from ..notes import read_midi
-from ..notes.note import DRUM_PROGRAM, NoteArray, notes_to_array
+from ..notes.note import NoteArray, note_programs, notes_to_array
 
 MIDI_SUFFIXES = (".mid", ".midi")
 TRANSCRIBED = "_transcribed"
@@ -139,9 +140,7 @@ def prepare_folder(
                 report.skipped[pair.name] = str(error)
             else:
                 report.remarks += [str(item.message) for item in said]
-                programs = sorted(
-                    {int(p) for p in np.where(notes["is_drum"], DRUM_PROGRAM, notes["program"])}
-                )
+                programs = sorted(set(note_programs(notes).tolist()))
                 meta = {"source": pair.name, "licence": licence, "octave_unknown": octave_unknown}
                 writer.add_song(split, ids[pair.name], stem[None], [programs], ["mix"], notes, meta)
                 report.songs[split] += 1
@@ -223,7 +222,7 @@ def _read_pair(
     audio = read_audio(pair.audio, sample_rate)
     if not len(audio):
         raise ValueError(f"{pair.audio}: holds no samples")
-    stem = np.clip(np.rint(audio * 32768.0), -32768, 32767).astype(np.int16)
+    stem = to_int16(audio)
     notes, dropped, cut = fit_notes(notes, len(stem) / sample_rate)
     report.notes_dropped += dropped
     report.notes_cut += cut

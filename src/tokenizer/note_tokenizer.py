@@ -12,9 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ..config.audio import SHIFT_STEPS_PER_SECOND
+from ..config.experiment import Experiment
 from ..config.tasks import Task, get_task
 from ..notes.cleaning import clean_notes
-from ..notes.note import DRUM_PROGRAM, NOTE_DTYPE, Note, NoteArray, array_to_notes, notes_to_array
+from ..notes.note import (
+    DRUM_PROGRAM,
+    NOTE_DTYPE,
+    Note,
+    NoteArray,
+    array_to_notes,
+    note_programs,
+    notes_to_array,
+)
 from . import encoding
 from .decoding import ChannelDecoder
 from .encoding import Ints, PreparedNotes
@@ -77,6 +86,16 @@ class NoteTokenizer:
             get_task(name), segment_samples=segment_samples, max_length=max_length, sample_rate=sample_rate
         )
 
+    @classmethod
+    def from_experiment(cls, experiment: Experiment) -> NoteTokenizer:
+        """The tokenizer of a run."""
+        return cls.from_task(
+            experiment.task,
+            segment_samples=experiment.audio.segment_samples,
+            max_length=experiment.event_length,
+            sample_rate=experiment.audio.sample_rate,
+        )
+
     def token_range(self, kind: str) -> range:
         """Ids of one kind of token: shift, pitch, velocity, tie, program, drum, extra or special."""
         return self.layout.token_range(kind)
@@ -98,10 +117,9 @@ class NoteTokenizer:
 
     def subtask_notes(self, notes: NoteArray, subtask: str | None) -> NoteArray:
         """Those of the task's notes that a sub-task transcribes; all for None."""
-        if subtask is None or not self.task.subtask(subtask).is_part:
+        if subtask is None:
             return notes
-        part = self.task.subtasks[subtask]
-        return notes[_chosen(notes, part.target_programs, part.transcribes_drums)]
+        return notes[np.isin(note_programs(notes), list(self.task.targets(subtask)))]
 
     @property
     def unclassed_programs(self) -> frozenset[int]:
@@ -110,8 +128,7 @@ class NoteTokenizer:
         A task of one stream writes their notes with the program itself, one with channels leaves them out.
         """
         without: list[int] = np.flatnonzero(~self._tables.has_class).tolist()
-        targets = self.task.target_programs
-        return frozenset(program for program in without if targets is None or program in targets)
+        return self.task.targets() & set(without)
 
     def written_programs(
         self, programs: Iterable[int] | None = None, subtask: str | None = None
@@ -120,21 +137,13 @@ class NoteTokenizer:
 
         ``programs`` (128: drums) limits what is written to the tokens of those; None: all targets.
         """
-        chosen = set(range(DRUM_PROGRAM + 1)) if programs is None else set(programs)
-        targets = self.task.target_programs
-        wanted = set(range(DRUM_PROGRAM) if targets is None else targets)
-        if self.task.transcribes_drums:
-            wanted.add(DRUM_PROGRAM)
-        if subtask is not None:
-            part = self.task.subtask(subtask)
-            if part.target_programs is not None:
-                wanted &= {*part.target_programs, DRUM_PROGRAM}
-            if not part.transcribes_drums:
-                wanted.discard(DRUM_PROGRAM)
+        wanted = self.task.targets(subtask)
+        if programs is not None:
+            wanted &= set(programs)
         tables = self._tables
         first = self.token_range("program").start
         written = np.zeros((self.num_channels, DRUM_PROGRAM + 1), dtype=np.bool_)
-        for program in sorted(wanted & chosen):
+        for program in sorted(wanted):
             channel = int(tables.channel[program])
             if channel == NO_CHANNEL:
                 continue
@@ -154,12 +163,10 @@ class NoteTokenizer:
         """
         array = notes_to_array(notes)
         encoding.check_range(array)
-        program = np.where(array["is_drum"], DRUM_PROGRAM, array["program"])
+        program = note_programs(array)
         wanted = self._tables.channel[program] != NO_CHANNEL
-        wanted &= _chosen(array, self.task.target_programs, self.task.transcribes_drums)
-        array = self.subtask_notes(array[wanted], subtask)
-        program = np.where(array["is_drum"], DRUM_PROGRAM, array["program"])
-        return clean_notes(array, self._tables.program_class[program])
+        wanted &= np.isin(program, list(self.task.targets(subtask)))
+        return clean_notes(array[wanted], self._tables.program_class[program[wanted]])
 
     def prepare(self, notes: Iterable[Note] | NoteArray) -> PreparedNotes:
         """Sort the events of one song, once; its windows are then cheap to encode.
@@ -301,10 +308,3 @@ class NoteTokenizer:
             errors += decoder.errors
         notes = clean_notes(np.array(rows, dtype=NOTE_DTYPE))
         return DecodeResult(array_to_notes(notes), errors)
-
-
-def _chosen(notes: NoteArray, programs: tuple[int, ...] | None, drums: bool) -> npt.NDArray[np.bool_]:
-    """Mask of the notes of those programs (None: all), and of drums if wanted."""
-    drum: npt.NDArray[np.bool_] = notes["is_drum"]
-    pitched = ~drum if programs is None else ~drum & np.isin(notes["program"], programs)
-    return pitched | drum if drums else pitched

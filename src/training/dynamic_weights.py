@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
+import torch.distributed as dist
 from pytorch_lightning.utilities import rank_zero_info
 
 from ..config.data import DynamicWeighting
@@ -17,8 +18,8 @@ class DynamicWeights:
     """After each validation, data sets that are transcribed badly are drawn more often.
 
     Of every data set the score on its own validation songs is averaged over the validations,
-    ``mean = ema * mean + (1 - ema) * score``. Its error ``1 - mean``, divided by the error of all sets
-    together, is the factor it should have; its factor goes there in steps,
+    ``mean = ema * mean + (1 - ema) * score``. Its error ``1 - mean``, divided by the mean error of the sets
+    that have one, is the factor it should have; its factor goes there in steps,
     ``factor = momentum * factor + (1 - momentum) * wish``, and stays within ``min_factor`` and
     ``max_factor``. The weight of a draw is the preset's weight times the factor, from the first sample on
     that no loader can have made yet (:meth:`TranscriptionData.first_open_sample`), so that a sample stays a
@@ -53,6 +54,7 @@ class DynamicWeights:
 
     def observe(self, scores: Mapping[str, float], consumed_samples: int) -> dict[str, float]:
         """Learn the scores of a validation, change the weights, and return the new shares to be logged.
+        All ranks meet here.
 
         Args:
             scores: all logged values of the validation.
@@ -72,15 +74,22 @@ class DynamicWeights:
                 factor = settings.momentum * self.factors[name] + (1 - settings.momentum) * error / typical
                 self.factors[name] = min(max(factor, settings.min_factor), settings.max_factor)
         weights = [item.weight * self.factors[item.name] for item in self._data.training_sets]
-        first = self._data.first_open_sample(consumed_samples)
-        known = self._data.weights.state()
-        if not known or known[-1][0] < first:
-            self._data.weights.add(first, weights)
+        first = self._furthest(self._data.first_open_sample(consumed_samples))
+        if known := self._data.weights.state():  # of a start whose loaders were further ahead, perhaps
+            first = max(first, int(known[-1][0]) + 1)
+        self._data.weights.add(first, weights)
         total = sum(weights)
         return {
             f"dataset_share/{item.name}": weight / total
             for item, weight in zip(self._data.training_sets, weights, strict=True)
         }
+
+    def _furthest(self, sample: int) -> int:
+        """The largest of all ranks: on a machine with fewer cores fewer loaders are less far ahead."""
+        found = [sample] * self._data.world_size
+        if self._data.world_size > 1:
+            dist.all_gather_object(found, sample)
+        return max(found)
 
     def state(self) -> dict[str, Any]:
         """For the checkpoint, in plain types."""
@@ -88,7 +97,7 @@ class DynamicWeights:
 
     def load(self, state: Mapping[str, Any] | None) -> None:
         """Go on as saved; with other data sets, or a run that had none of this, begin anew and say so."""
-        if not state or set(state["factors"]) != set(self.factors):
+        if not state or list(state["factors"]) != list(self.factors):  # the table goes by their order
             rank_zero_info("dynamic weights: the checkpoint has none for these data sets; they begin at 1")
             return
         self.means = {name: float(value) for name, value in state["means"].items()}

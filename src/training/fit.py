@@ -89,6 +89,8 @@ def run_training(
         ValueError: for settings that do not fit, before anything is written.
         NonFiniteLossError: when the loss was not finite too often in a row.
     """
+    if dry_run:
+        fault = ""  # a drill notes in the run's folder that it has struck
     if experiment.trainer.num_threads:
         torch.set_num_threads(experiment.trainer.num_threads)
     hardware = current_hardware(experiment.trainer)
@@ -102,7 +104,7 @@ def run_training(
         step, state = int(checkpoint["global_step"]), checkpoint["amt_state"]
         used_up = plan.budget_seconds > 0 and float(state["elapsed_seconds"]) >= plan.budget_seconds
         if validation_is_missing(checkpoint, experiment.trainer.val_interval):
-            only_validates = used_up or step == plan.max_steps
+            only_validates = not dry_run and (used_up or step == plan.max_steps)
         if not only_validates:
             limit = -1 if plan.max_steps is None else plan.max_steps
             status = validate_resume_max_steps(step, limit, speaks=say.speaks)
@@ -111,18 +113,16 @@ def run_training(
                 status = EXIT_OK
             if status is not None:
                 return status
+        if only_validates and dry_run:
+            say(f"dry run: only the validation of step {step} is left to do, so no step can be tried")
+            return EXIT_OK
         consumed = int(state["consumed_samples"])
         del checkpoint, state
     elif decision.kind == "scratch" and (experiment.init_include or experiment.init_exclude):
         raise ValueError("--init-include and --init-exclude choose weights of --init-ckpt: give that too")
     quiet_libraries(say.speaks)
     torch.set_float32_matmul_precision("high")
-    tokenizer = NoteTokenizer.from_task(
-        experiment.task,
-        segment_samples=experiment.audio.segment_samples,
-        max_length=experiment.event_length,
-        sample_rate=experiment.audio.sample_rate,
-    )
+    tokenizer = NoteTokenizer.from_experiment(experiment)
     workers, shortage = cap_workers(
         experiment.dataio.num_workers,
         hardware.devices,
@@ -188,7 +188,7 @@ def run_training(
     callbacks: list[Callback] = [ProgressLine(), saver]
     if experiment.optimizer.ema_decay:
         callbacks.insert(0, WeightAverage(experiment.optimizer.ema_decay))
-    if val_start_loss is not None:
+    if val_start_loss is not None and not dry_run:
         callbacks.append(ValidationGateByTrainLoss(val_start_loss))
     if hardware.precision == "16-mixed":
         callbacks.append(GradScalerMinScaleGuard(experiment.trainer.min_grad_scale))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..config import nearest
+from ..config.names import listing
 from ..model.checkpoint_header import Header, diagnose_file, read_header
 from ..model.checkpoint_names import LAST_NAME, check_folder_name, find_named
 from .run_folder import RunFolder, old_files
@@ -293,6 +294,5 @@ def _listing(folder: Path, there: list[Path]) -> str:
     home = RunFolder(folder).checkpoints
     if not there:
         return f"there are no checkpoints in {home}"
-    shown = ", ".join(path.relative_to(home).as_posix() for path in there[:_MAX_LISTED])
-    more = f" and {len(there) - _MAX_LISTED} more" if len(there) > _MAX_LISTED else ""
-    return f"in {home} there is {shown}{more}"
+    names = [path.relative_to(home).as_posix() for path in there]
+    return f"in {home} there is {listing(names, _MAX_LISTED)}"

@@ -18,7 +18,7 @@ from ..config import Experiment
 from ..data.batch import NOTE_COLUMNS, Batch, ValidationItem
 from ..evaluation import Scoring
 from ..losses import NoteColumns
-from ..model import build_model
+from ..model import build_from
 from ..optim import build_optimizer, build_scheduler, paces_itself
 from ..tokenizer import NoteTokenizer
 from .compiling import compiled_passes
@@ -75,15 +75,7 @@ class TranscriptionModule(ResumableModule):
         self.has_scaler = has_scaler
         self.data_weights = data_weights
         self.fault = StepFault(fault, fault_memory)
-        self.model = build_model(
-            experiment.model,
-            experiment.audio,
-            tokenizer.vocab_size,
-            tokenizer.num_channels,
-            pad_id=tokenizer.pad_id,
-            eos_id=tokenizer.eos_id,
-            max_length=tokenizer.sequence_length,
-        )
+        self.model = build_from(experiment, tokenizer)
         if experiment.model.shift_embedding_init == "sinusoid":
             self.model.init_shift_embeddings(tokenizer.token_range("shift"), tokenizer.seconds_per_step)
         self.model.recompute_activations(experiment.trainer.activation_checkpointing)
@@ -218,7 +210,7 @@ class TranscriptionModule(ResumableModule):
             return
         self._verdict = None
         samples = self.plan.samples_per_step
-        self.throughput.add(samples, verdict.num_tokens * self.plan.world_size)
+        self.throughput.add(samples, verdict.num_tokens)
         if report.step % self.experiment.trainer.log_every_n_steps == 0:  # self.log costs more than it seems
             values = {
                 "train_loss": report.loss,

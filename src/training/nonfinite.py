@@ -1,7 +1,7 @@
 """Numbers that are not finite: the step they occur in is dropped on every rank, and nothing remembers it.
 
 One reduction per step carries everything the ranks must agree on: the non-finite flag, a stop that a signal
-or an error asked for, and the time spent.
+or an error asked for, and the time spent; and the number of tokens, for the log.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Verdict:
     """Total norm before clipping; 0 when the step was dropped."""
     terms: dict[str, float] = field(default_factory=dict)
     num_tokens: int = 0
+    """Labels that counted, of all ranks."""
     stop: bool = False
     """Some rank asked to stop."""
     elapsed_seconds: float = 0.0
@@ -92,6 +93,7 @@ class NonFiniteGuard:
         self._bad: Tensor | None = None
         self._bad_logits: Tensor | None = None
         self._num_batches = 0
+        self._num_tokens: Tensor | int = 0
         self._sums: dict[str, Tensor] = {}
 
     @property
@@ -127,7 +129,8 @@ class NonFiniteGuard:
             bad_logits = ~torch.isfinite(logits.detach().sum(dtype=torch.float32))
             self._bad_logits = bad_logits if self._bad_logits is None else self._bad_logits | bad_logits
         self._num_batches += 1
-        for name, value in (("", loss), ("tokens", num_tokens), *terms.items()):
+        self._num_tokens = self._num_tokens + num_tokens
+        for name, value in (("", loss), *terms.items()):
             value = value.detach().double()
             self._sums[name] = self._sums[name] + value if name in self._sums else value
 
@@ -161,7 +164,7 @@ class NonFiniteGuard:
         norm = torch.nn.utils.get_total_norm(gradients).double()
         local = self._bad.device
         bad_logits = self._bad if self._bad_logits is None else self._bad_logits
-        shared = torch.stack(
+        flags = torch.stack(
             [
                 self._bad.double(),
                 (~torch.isfinite(norm)).double().to(local),
@@ -170,11 +173,17 @@ class NonFiniteGuard:
                 torch.tensor(elapsed_seconds, dtype=torch.float64, device=local),
             ]
         )
-        if self.world_size > 1:
+        tokens = torch.zeros(self.world_size, dtype=torch.float64, device=local)
+        tokens[dist.get_rank() if self.world_size > 1 else 0] = self._num_tokens
+        shared = torch.cat([flags, tokens])
+        if self.world_size > 1:  # each rank's tokens have a place of their own: the maximum keeps them apart
             dist.all_reduce(shared, op=dist.ReduceOp.MAX)
         names = list(self._sums)
         own = torch.stack([norm.to(local), *(self._sums[name].to(local) for name in names)])
-        bad_loss, bad_norm, with_logits, stops, elapsed, total_norm, *sums = torch.cat([shared, own]).tolist()
+        numbers = torch.cat([shared, own]).tolist()
+        bad_loss, bad_norm, with_logits, stops, elapsed = numbers[: len(flags)]
+        total_norm, *sums = numbers[len(shared) :]
+        num_tokens = round(sum(numbers[len(flags) : len(shared)]))
         values = dict(zip(names, (value / self._num_batches for value in sums), strict=True))
         if bad_norm and self.scan_gradients:
             _raise_first_bad(named)
@@ -189,9 +198,8 @@ class NonFiniteGuard:
             loss = values[""]
             if clip > 0 and total_norm > clip:
                 torch._foreach_mul_(gradients, clip / (total_norm + 1e-6))
-        terms = {name: value for name, value in values.items() if name not in ("", "tokens")}
-        tokens = round(values["tokens"] * self._num_batches)
-        return Verdict(self.streak > 0, loss, total_norm, terms, tokens, bool(stops), elapsed)
+        terms = {name: value for name, value in values.items() if name}
+        return Verdict(self.streak > 0, loss, total_norm, terms, num_tokens, bool(stops), elapsed)
 
     def _drop(self, step: int, bad_loss: bool, bad_logits: bool) -> None:
         for parameter in self._model.parameters():
@@ -223,6 +231,7 @@ class NonFiniteGuard:
         self._bad = None
         self._bad_logits = None
         self._num_batches = 0
+        self._num_tokens = 0
         self._sums = {}
 
 

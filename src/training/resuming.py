@@ -108,7 +108,7 @@ class ResumableModule(CountingModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what a file needs to stand alone, in plain types."""
         checkpoint["epoch"] = self.epoch_number
-        checkpoint |= checkpoint_extras(self.experiment, self.tokenizer.task)
+        checkpoint |= checkpoint_extras(self.experiment)
         checkpoint["amt_state"] = {
             "consumed_samples": self.consumed_samples,
             "last_validated_step": self.last_validated_step,

@@ -1,14 +1,44 @@
-"""What follows a signal: all ranks hear of it without a meeting, and SLURM is asked to run the job again."""
+"""Signals: they are only remembered, all ranks hear of one without a meeting, and SLURM is asked to run the
+job again."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import threading
 from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any
 
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import _get_default_store
 
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 _KEY = "amt/stop"
+
+
+class SignalMemory:
+    """Remembers a signal instead of acting on it, while its handlers are in place."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        """The last one; None until then."""
+        self._old_handlers: dict[signal.Signals, Any] = {}
+
+    def install(self) -> None:
+        """Replace the handlers, Lightning's among them: it broadcasts and raises in the handler."""
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                self._old_handlers[number] = signal.signal(number, self._remember)
+
+    def restore(self) -> None:
+        """Put back the handlers that were there before."""
+        for number, handler in self._old_handlers.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        self._old_handlers = {}
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.received = signal.Signals(number)
 
 
 class StopWish:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import platform
 from collections.abc import Mapping
 from typing import Any
 
 import numpy
-import torch
 from pytorch_lightning.__version__ import version as lightning_version
 from torch.optim import Optimizer
 
-from .. import __version__
 from ..config import Experiment
-from ..config.tasks import Task
+from ..model.checkpoint_content import description
 from ..model.checkpoint_file import AVERAGED_WEIGHTS, CHECKPOINT_FORMAT, TRAINED_WEIGHTS
 from ..optim import StepSchedule
 
@@ -28,21 +24,10 @@ LICENCE = (
 )
 
 
-def checkpoint_extras(experiment: Experiment, task: Task) -> dict[str, Any]:
+def checkpoint_extras(experiment: Experiment) -> dict[str, Any]:
     """Format, configuration, versions, task and licence note, as plain types."""
-    return {
-        "amt_format": CHECKPOINT_FORMAT,
-        "experiment": experiment.to_json(),
-        "versions": {
-            "amt": __version__,
-            "torch": str(torch.__version__),
-            "pytorch_lightning": str(lightning_version),
-            "numpy": str(numpy.__version__),
-            "python": platform.python_version(),
-        },
-        "task": json.dumps(dataclasses.asdict(task), ensure_ascii=False),
-        "licence": LICENCE,
-    }
+    libraries = {"pytorch_lightning": str(lightning_version), "numpy": str(numpy.__version__)}
+    return description(experiment, LICENCE, libraries)
 
 
 def upgrade_checkpoint(checkpoint: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ years. Only scalars are written.
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import socket
@@ -15,16 +14,14 @@ import struct
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from lightning_utilities.core.rank_zero import rank_zero_only
-from pytorch_lightning.loggers import Logger
+from .file_loggers import FileLogger
 
 _SESSION_START = 1
 _LARGEST_FLOAT = 3.4028234663852886e38
 
 
-class TensorBoardLogger(Logger):
+class TensorBoardLogger(FileLogger):
     """Appends every logged number to an event file; each start of a run begins a file of its own.
 
     Args:
@@ -35,56 +32,22 @@ class TensorBoardLogger(Logger):
     """
 
     def __init__(self, folder: Path, project: str, exp_id: str, resume_step: int | None = None) -> None:
-        super().__init__()
-        self._folder = folder
-        self._project = project
-        self._exp_id = exp_id
+        super().__init__(folder, project, exp_id)
         self._resume_step = resume_step
         self._path: Path | None = None
-        self._broken = False
 
-    @property
-    def name(self) -> str:
-        """The project."""
-        return self._project
-
-    @property
-    def version(self) -> str:
-        """The experiment's name."""
-        return self._exp_id
-
-    @property
-    def save_dir(self) -> str:
-        """Folder of the event files."""
-        return str(self._folder)
-
-    @rank_zero_only
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Append one event; a full disk is said once, not raised."""
-        numbers = {key: float(value) for key, value in metrics.items() if key not in ("step", "epoch")}
-        if not numbers:
-            return
-        if step is None:
-            step = int(metrics.get("step", 0))
-        try:
-            self._append([event(time.time(), step, scalars=numbers)])
-        except OSError as error:
-            if not self._broken:
-                self._broken = True
-                print(
-                    f"logging: {self._folder} cannot be written ({error.strerror or error}); the run goes on"
-                )
-
-    @rank_zero_only
-    def log_hyperparams(self, params: dict[str, Any] | argparse.Namespace, *args: Any, **kwargs: Any) -> None:
-        """Nothing: ``config.json`` beside the folder holds the configuration."""
+    def write(self, row: dict[str, float]) -> None:
+        """See :meth:`FileLogger.write`; appends one event."""
+        numbers = {key: value for key, value in row.items() if key not in ("step", "epoch")}
+        if numbers:
+            self._append([event(time.time(), int(row.get("step", 0)), scalars=numbers)])
 
     def _append(self, events: list[bytes]) -> None:
         if self._path is None:
             now = time.time()
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self.target.mkdir(parents=True, exist_ok=True)
             name = f"events.out.tfevents.{int(now)}.{socket.gethostname()}.{os.getpid()}"
-            self._path = self._folder / name
+            self._path = self.target / name
             start = [event(now, 0, file_version="brain.Event:2")]
             if self._resume_step is not None:
                 start.append(event(now, self._resume_step + 1, session_status=_SESSION_START))

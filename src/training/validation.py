@@ -45,6 +45,7 @@ class _Song:
     song_id: str
     set_index: int
     notes: NoteArray
+    num_samples: int
     num_windows: int
     step: int
     subtask: str | None
@@ -128,6 +129,7 @@ class Validator:
             item.song_id,
             item.set_index,
             item.notes,
+            item.num_samples,
             len(item.audio),
             step,
             item.subtask,
@@ -220,7 +222,7 @@ class Validator:
             estimate = self._tokenizer.decode(_join(song.ids, self._tokenizer.pad_id)).notes
             if song.known_programs is not None:  # a note nobody annotated is neither right nor wrong
                 estimate = [note for note in estimate if song.known_programs[_program(note)]]
-            seconds = song.num_windows * self._tokenizer.segment_samples / self._tokenizer.sample_rate
+            seconds = song.num_samples / self._tokenizer.sample_rate
             counts = self._scoring[song.set_index].counts(song.notes, estimate, duration=seconds)
             self._sums.update(song.set_index, counts.scores(), counts.ratios())
         except Exception as error:  # one bad song must not end a run of days

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config.audio import max_shift_steps
+from ..config.names import listing
 from ..model.checkpoint_file import model_weights, read_checkpoint
 from ..tokenizer.vocabulary import TokenLayout
 from .patterns import check_patterns, fits
@@ -126,9 +127,9 @@ def _match_tokens(
         f"(the file has {old.size} tokens)"
     ]
     if fresh:
-        report.append(f"  tokens: {len(fresh)} new ones keep their own start: {_named(fresh)}")
+        report.append(f"  tokens: {len(fresh)} new ones keep their own start: {listing(fresh, _MAX_NAMED)}")
     if lost:
-        report.append(f"  tokens: {len(lost)} of the file are not used: {_named(lost)}")
+        report.append(f"  tokens: {len(lost)} of the file are not used: {listing(lost, _MAX_NAMED)}")
     return report
 
 
@@ -177,9 +178,4 @@ def _totals(own: Mapping[str, Tensor], fitting: set[str]) -> list[str]:
 
 
 def _listed(label: str, names: Sequence[str]) -> str:
-    return f"  {len(names)} {label}: {_named(names)}"
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return ", ".join(names[:_MAX_NAMED]) + more
+    return f"  {len(names)} {label}: {listing(names, _MAX_NAMED)}"

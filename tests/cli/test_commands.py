@@ -17,6 +17,7 @@ from amt.cli.command import first_process, is_users_mistake, run_command
 from amt.cli.options import OPTIONS
 from amt.cli.train import environment_help
 from amt.config.environment import SCRIPT_VARIABLES, VARIABLES
+from amt.inference import DecodingChoices
 
 PACKAGE = Path(amt.__file__).parent
 HEAVY = ("torch", "numpy", "pytorch_lightning", "transformers", "scipy", "matplotlib", "wandb")
@@ -82,6 +83,25 @@ def test_identity_of_a_run_that_could_not_begin_is_an_error(
     assert main(["exp", "--print-identity"]) == 2
     assert "AMT_EXCLUDE_PRESETS" in capsys.readouterr().err
     assert not (tmp_path / "logs").exists()
+
+
+def test_entry_files_differ_in_their_command_only() -> None:
+    """Each stands alone: as a script it runs before amt can be imported, and says when it cannot."""
+    bodies = set()
+    for name in ("train", "predict", "prepare", "convert"):
+        _, _, code = (PACKAGE / f"{name}.py").read_text(encoding="utf-8").partition("import os\n")
+        assert f"from amt.cli.{name} import main as run" in code
+        bodies.add(code.replace(f"amt.cli.{name} ", "amt.cli.COMMAND "))
+    assert len(bodies) == 1
+
+
+def test_predicts_help_says_each_thing_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert predict.main(["--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for option in predict.PREDICT_OPTIONS:
+        if option.choices:
+            assert text.count(", ".join(option.choices)) == 1
+    assert "midi another word for mid" in text
 
 
 def test_entry_file_does_not_shadow_other_names() -> None:
@@ -195,6 +215,7 @@ def test_predict_passes_on_what_was_said(
     line = ["exp@last.ckpt", "a b.wav", "c.wav", "-o", "out é", "--format", "midi", "png", "-p", "proj"]
     line += ["--device", "cpu", "--batch-size", "3", "--overlap", "0.25", "--reference", "r.mid"]
     line += ["--subtask", "singing-only", "--constrain", "--instruments", "Bass", "drums"]
+    line += ["--start-from-ties"]
     assert predict.main([*line, "--decode-precision", "INT8"]) == 0
     [(spec, inputs, settings)] = calls
     assert (spec, inputs) == ("exp@last.ckpt", [Path("a b.wav"), Path("c.wav")])
@@ -203,12 +224,15 @@ def test_predict_passes_on_what_was_said(
         "project": "proj",
         "log_dir": tmp_path,
         "device": "cpu",
-        "batch_size": 3,
-        "overlap": 0.25,
-        "subtask": "singing-only",
-        "constrain": True,
-        "instruments": ("Bass", "drums"),
-        "decode_precision": "int8",
+        "choices": DecodingChoices(
+            batch_size=3,
+            overlap=0.25,
+            subtask="singing-only",
+            constrain=True,
+            instruments=("Bass", "drums"),
+            start_from_ties=True,
+            precision="int8",
+        ),
         "formats": ("mid", "png"),
         "reference": Path("r.mid"),
     }
@@ -219,12 +243,12 @@ def test_predict_fits_the_function_it_calls() -> None:
 
     parameters = inspect.signature(run_predict).parameters
     assert set(parameters) == {
-        *("spec", "inputs", "out", "project", "log_dir", "device", "batch_size", "overlap", "formats"),
-        *("reference", "subtask", "constrain", "instruments", "decode_precision"),
+        *("spec", "inputs", "out", "project", "log_dir", "device", "choices", "formats", "reference"),
     }
     assert parameters["formats"].default == tuple(predict.PREDICT_DEFAULTS["--format"].split())
     assert parameters["device"].default == predict.PREDICT_DEFAULTS["--device"]
-    assert parameters["decode_precision"].default == predict.PREDICT_DEFAULTS["--decode-precision"]
+    assert parameters["choices"].default == DecodingChoices()
+    assert DecodingChoices().precision == predict.PREDICT_DEFAULTS["--decode-precision"]
     assert list(WRITERS) == list(predict.FORMATS)
 
 
@@ -248,6 +272,11 @@ def test_predict_compares_flags_of_the_model(
     assert predict.main(["exp", "a.wav", "-lr", "1e-3", "-it", "5"]) == 0
     assert capsys.readouterr().err == "flags of training, ignored here: -lr -it\n"
     assert len(calls) == 2
+    assert predict.main(["exp", "a.wav", "--recipe", "quickstart", "--dry-run"]) == 0
+    assert capsys.readouterr().err == "flags of training, ignored here: --recipe --dry-run\n"
+    assert predict.main(["exp", "a.wav", "--model", "yptf_multi"]) == 2
+    assert "--model model.decoder_type=multi-t5, the checkpoint has t5" in capsys.readouterr().err
+    calls.pop()
     assert predict.main(["exp", "a.wav", "-nl", "26"]) == 2
     assert "-nl 26, the checkpoint has 24" in capsys.readouterr().err
     assert len(calls) == 2

@@ -133,6 +133,10 @@ def test_set_reads_every_kind() -> None:
         ("bsz.sub=1.5", ["bsz.sub", "whole number"]),
         ("augmentation.amp_range=1", ["2 values"]),
         ("trainer.sync_batchnorm=2", ["true or false"]),
+        ("trainer.max_steps=1e400", ["trainer.max_steps", "whole number"]),
+        ("trainer.max_steps=true", ["trainer.max_steps", "whole number"]),
+        ("optimizer.learning_rate=.inf", ["optimizer.learning_rate", "a number"]),
+        ("optimizer.learning_rate=.nan", ["optimizer.learning_rate", "a number"]),
         ("data.presets=[", ["--set data.presets", "YAML"]),
         ("exp_id=b", ["goes first"]),
         ("model.encoder.num_latents=3 -enc t5 -ac melspec", ["-enc t5"]),
@@ -205,7 +209,7 @@ def test_a_name_in_the_file_is_enough(
 
 def test_on_resume_a_file_counts_like_flags(files: Path) -> None:
     stored = built("--config", str(files / "run.yaml"), "-nl", "26").experiment
-    with pytest.raises(UsageError, match=r"num_latents 12 in .*network\.yaml, the checkpoint has 26"):
+    with pytest.raises(UsageError, match=r"num_latents 12 of --config .*network\.yaml, .* has 26"):
         resume(stored, built("--config", str(files / "run.yaml")))
     with pytest.raises(UsageError, match=r"--set model\.encoder\.num_latents=24, the checkpoint has 26"):
         resume(stored, built("--set", "model.encoder.num_latents=24"))
@@ -220,9 +224,35 @@ def test_every_leaf_has_a_kind() -> None:
     assert set(kinds()) == set(dict(leaves(Experiment())))
 
 
-def test_predict_takes_set_for_what_it_sets() -> None:
-    from amt.cli.predict import _leaves
+def test_numbers_in_either_form() -> None:
+    words = [
+        "trainer.max_steps=1e3",
+        "dataio.num_workers=4.0",
+        "optimizer.weight_decay=1",
+        "trainer.devices=2",
+    ]
+    one = built("--set", *words).experiment
+    assert (one.trainer.max_steps, one.dataio.num_workers) == (1000, 4)
+    assert repr(one.optimizer.weight_decay) == "1.0"
+    assert one.trainer.devices == "2"
 
-    line = parse(["e", "--set", "model.encoder.num_latents=3", "trainer.max_steps=4", "-nl", "5"], OPTIONS)
-    assert list(_leaves(line.given["--set"])) == ["model.encoder.num_latents", "trainer.max_steps"]
+
+def test_predict_holds_all_that_was_said_of_the_model_against_the_checkpoint(files: Path) -> None:
+    from amt.cli.precedence import contradictions
+    from amt.cli.predict import _COMPARED, _leaves
+
+    config = str(files / "shared" / "network.yaml")
+    words = ["e", "--set", "model.encoder.num_latents=3", "trainer.max_steps=4", "data.presets=x", "-nl", "5"]
+    line = parse([*words, "--model", "yptf_multi", "--config", config], OPTIONS)
+    assert list(_leaves(line.given["--set"])) == [
+        *("model.encoder.num_latents", "trainer.max_steps", "data.presets"),
+    ]
     assert list(_leaves(line.given["--num-latents"])) == ["model.encoder.num_latents"]
+    assert "model.decoder_type" in _leaves(line.given["--model"])
+    assert "model.encoder.num_latents" in _leaves(line.given["--config"])
+    wrong = contradictions(Experiment(), line.given.values(), _COMPARED)
+    assert "--set model.encoder.num_latents=3, the checkpoint has 24" in wrong
+    assert "-nl 5, the checkpoint has 24" in wrong
+    assert "--model model.decoder_type=multi-t5, the checkpoint has t5" in wrong
+    assert "--config model.encoder.num_latents=12, the checkpoint has 24" in wrong
+    assert not [phrase for phrase in wrong if "data.presets" in phrase]

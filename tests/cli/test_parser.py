@@ -111,13 +111,6 @@ def test_unavailable_names_have_their_own_sentence() -> None:
         parse(["-old", "1"], OPTIONS, {"-old": "gone for good"})
 
 
-def test_only_one_value_is_known() -> None:
-    option = Option("--rope", "rotation", "-rp", "bool", only=False, refusal="there is none")
-    assert parse(["-rp", "0"], (option,)).has("--rope")
-    with pytest.raises(UsageError, match="-rp 1: there is none"):
-        parse(["-rp", "1"], (option,))
-
-
 def test_help_lists_every_option_with_defaults_and_choices() -> None:
     grouped = [Option(**{**vars(option), "group": "all"}) for option in OPTIONS]
     text = format_help("prog", "What it does.", grouped, {"--size": "7"}, ("all",))

@@ -99,6 +99,16 @@ def test_override_optim_takes_optimizer_and_schedule_from_the_command_line(old: 
     assert "seed: the checkpoint's 5 holds, not 6 (--seed)" in sentences
 
 
+def test_a_published_model_binds_like_its_flags(old: Experiment) -> None:
+    with pytest.raises(
+        UsageError, match=r"model\.decoder_type multi-t5 of --model yptf_multi, the checkpoint has t5"
+    ):
+        resume(old, built("--model yptf_multi"))
+    published = built("--model yptf_multi -lr 1e-4")
+    again, _ = resume(published.experiment, built("--model yptf_multi"))
+    assert again.experiment == published.experiment
+
+
 def test_a_recipe_is_no_contradiction(old: Experiment) -> None:
     resolved, sentences = resume(old, built("--recipe quickstart"))
     assert resolved.experiment == old

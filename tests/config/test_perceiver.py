@@ -7,8 +7,8 @@ import pytest
 from amt.config import Experiment, ModelConfig, ObjectiveConfig, PerceiverTFConfig
 
 REFUSED = [
-    ({"ff_type": "moe", "moe_topk": 5}, ["-kmoe 5", "-nmoe", "-kmoe 4"]),
-    ({"moe_num_experts": 0}, ["moe_num_experts"]),
+    ({"ff_type": "moe", "moe_topk": 5}, ["-kmoe 5", "-nmoe 4"]),
+    ({"moe_num_experts": 0}, ["-nmoe 0"]),
     ({"position_encoding": "kdt", "num_temporal_layers": 0}, ["-epe kdt", "-npt"]),
     ({"position_encoding": "rope", "qk_channels": 24}, ["-epe rope", "3 of 3", "--num-heads"]),
     ({"position_encoding": "rope", "rope_width": 18}, ["18 of 16"]),

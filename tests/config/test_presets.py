@@ -181,6 +181,15 @@ def test_mixtures_with_private_data() -> None:
     assert ratio == pytest.approx([ratio[0]] * len(final.weights))
 
 
+def test_the_command_that_builds_a_store_exists() -> None:
+    from amt.cli.prepare import COMMANDS
+
+    for preset in SINGLE_PRESETS.values():
+        command, name, *_ = preset.prepare_command.split()
+        assert command == "amt-prepare"
+        assert name in COMMANDS, preset.name
+
+
 def test_several_mixtures_add_the_weights_of_their_common_members() -> None:
     both = combine_presets(["minimal", "singing_v1", "maestro"])
     assert both.presets == ("slakh", "mir_st500_voc", "mir_st500", "maestro")

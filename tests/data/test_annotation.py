@@ -13,7 +13,7 @@ import pytest
 from amt.config import AudioConfig, Augmentation
 from amt.config.tasks import get_task
 from amt.data.batch import Batch
-from amt.data.classes import unclassed_remarks, untaught_remarks
+from amt.data.classes import class_remarks
 from amt.data.dataset import EvaluationSongs, ScoredSet, collate_samples
 from amt.data.segments import SegmentMaker, TrainingSet
 from amt.data.songs import TaskView
@@ -65,11 +65,14 @@ def test_samples_draw_their_sub_task_and_hold_only_its_notes(tones: SongStore) -
 
 def test_the_voice_is_kept_where_only_singing_is_asked_for(tones: SongStore) -> None:
     make = maker(tones, "singing_v1", replace(OFF, stem_keep_prob=0.15))
+    asked = 0
     for number in range(60):
         sample = make.make(number)
         if sample.subtask == "singing-only":
+            asked += 1
             undisturbed = maker(tones, "mc13_fsingle_vocal").make(number)  # the same song and place
             assert sample.labels.shape[1] - 2 == undisturbed.labels.shape[1]
+    assert asked > 5
 
 
 def test_sub_tasks_follow_what_is_annotated(make_store: Any) -> None:
@@ -149,11 +152,12 @@ def test_songs_to_validate_ask_for_what_is_annotated(make_store: Any) -> None:
     def item(store: SongStore) -> Any:
         return EvaluationSongs([ScoredSet("set", store, "train", None)], tok, AUDIO)[0]
 
-    known = item(make_store([0, 100], name="known"))
+    known = item(make_store([0, 100], name="known", seconds=5.5))
     assert known.subtask == "default"
     assert known.known_programs is None
     assert (known.labels[:, 0, :2].numpy() == tok.prefix_ids("default")).all()
     assert programs_of(known.notes) == {0, 100}
+    assert (known.num_samples, known.audio.numel()) == (88_000, 4 * 24_000)  # without and with padding
     partly = item(make_store([0, 100, -1], name="partly", unannotated=[40]))
     assert partly.subtask == "singing-only"
     assert (partly.labels[:, 0, :2].numpy() == tok.prefix_ids("singing-only")).all()
@@ -179,14 +183,15 @@ def test_notes_without_a_class_are_counted_and_named(make_store: Any) -> None:
     counts = store.notes_by_program("train")
     assert set(counts) == {0, 104, 120}
     assert counts.total() == sum(store.index("train")["num_notes"])
-    (line,) = unclassed_remarks(sets, tokenizer("mc13_256"))
+    (line,) = class_remarks(sets, tokenizer("mc13_256"))
     assert f"own: {counts[104] + counts[120]} of {counts.total()} notes" in line
     assert "in no class of mc13_256 and are left out" in line
     assert f"104 Sitar: {counts[104]}" in line
     assert f"120 Guitar Fret Noise: {counts[120]}" in line
-    (line,) = unclassed_remarks(sets, tokenizer("mt3_full_plus"))
+    (line,) = class_remarks(sets, tokenizer("mt3_full_plus"))
     assert "are written with their own program" in line
-    assert unclassed_remarks(sets, tokenizer("mc13_fsingle_vocal")) == []
+    (line,) = class_remarks(sets, tokenizer("mc13_fsingle_vocal"))
+    assert "in no class" not in line
     # A store of an earlier version does not hold the counts: they are made from the notes.
     header = json.loads((store.path / "store.json").read_text())
     del header["splits"]["train"]["notes_by_program"]
@@ -198,18 +203,18 @@ def test_notes_without_a_class_are_counted_and_named(make_store: Any) -> None:
 def test_data_without_a_target_note_are_pointed_out(make_store: Any) -> None:
     sets = [TrainingSet("own", make_store([0, 128], songs=2), ("train",))]
     counts = sets[0].store.notes_by_program("train")
-    (line,) = untaught_remarks(sets, tokenizer("mc13_fsingle_vocal"))
+    (line,) = class_remarks(sets, tokenizer("mc13_fsingle_vocal"))
     assert f"mc13_fsingle_vocal transcribes none of the {counts.total()} notes" in line
     assert f"0 Acoustic Grand Piano: {counts[0]}" in line
     assert "-tk" in line
-    assert untaught_remarks(sets, tokenizer("mc13_fsingle")) == []
+    assert class_remarks(sets, tokenizer("mc13_fsingle")) == []
     sung = TrainingSet("sung", make_store([100], name="sung"), ("train",))
-    assert untaught_remarks([*sets, sung], tokenizer("mc13_fsingle_vocal")) == []
+    assert class_remarks([*sets, sung], tokenizer("mc13_fsingle_vocal")) == []
 
 
 def test_many_programs_without_a_class_are_not_all_named(make_store: Any) -> None:
     store = make_store(list(range(102, 114)), seconds=2.0)
-    (line,) = unclassed_remarks([TrainingSet("own", store, ("train",))], tokenizer("mc13_256"))
+    (line,) = class_remarks([TrainingSet("own", store, ("train",))], tokenizer("mc13_256"))
     assert line.endswith("and 4 more)")
 
 

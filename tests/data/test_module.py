@@ -181,7 +181,7 @@ def test_presets_pass_on_what_is_scored(data_home: Path, monkeypatch: pytest.Mon
     assert (second.eval_drum_vocab, second.octave_free, second.max_songs) == (None, (), 0)
     songs = [item.song_id for item in module.val_dataloader()]
     assert songs == ["val0", "val0"]
-    with pytest.raises(ValueError, match="amt-prepare slakh FOLDER"):
+    with pytest.raises(ValueError, match="amt-prepare import-yourmt3 FOLDER --only slakh"):
         data(data_home, experiment(presets=("all_cross_final",)))
 
 

@@ -379,6 +379,41 @@ def test_the_share_of_segments_without_notes(make_store: object) -> None:
     assert as_they_fall > 0.5
 
 
+def test_segments_without_notes_stay_so_when_sources_join(make_store: object) -> None:
+    store = make_store([0], songs=3, seconds=8.0)  # type: ignore[operator]
+    rows = np.array([(0.2, 4.0, 60, 0, 1, False)], dtype=NOTE_DTYPE)
+    for i in range(3):
+        np.save(store.path / "songs" / f"s{i}" / "notes.npy", rows)
+        store.index("train")["num_notes"][i] = 1
+    mixed = replace(
+        OFF, xaug_max_k=2, xaug_tau=0.1, xaug_no_instr_overlap=False, pitch_shift_range=(-6.0, 6.0)
+    )
+    for share in (0.0, 0.5, 1.0):
+        make = maker(store, augmentation=replace(mixed, negative_share=share))
+        samples = [make.make(number) for number in range(120)]
+        empty = np.mean([not (sample.notes["onset"] < 1.5).any() for sample in samples])
+        assert empty == pytest.approx(share, abs=0.1 if share == 0.5 else 0.0)
+        assert share == 1.0 or any(len(sample.notes) > 1 for sample in samples)
+
+
+def test_a_singer_that_is_asked_for_joins_once(make_store: object) -> None:
+    band = make_store([0], name="band")  # type: ignore[operator]
+    singer = make_store([100], name="singer")  # type: ignore[operator]
+    sets = [TrainingSet("band", band, ("train",), 0.5), TrainingSet("singer", singer, ("train",), 0.5)]
+    augmentation = replace(
+        OFF, xaug_max_k=2, xaug_tau=0.05, xaug_no_instr_overlap=False, xaug_include_singing=1.0
+    )
+    make = SegmentMaker(sets, tokenizer(), AUDIO, augmentation, seed=3, sub_batch=2)
+    sung = 0
+    for number in range(40):
+        notes = make.make(number).notes
+        voice = notes[notes["program"] == 100]
+        if (notes["program"] == 0).any():
+            sung += len(voice) > 0
+            assert len(np.unique(voice)) == len(voice)
+    assert sung > 10
+
+
 @pytest.mark.parametrize("method", ["speed", "stretch"])
 def test_labels_hold_the_pitch_of_the_sound_under_every_augmentation(tones: SongStore, method: str) -> None:
     """Pitches are measured on the sound, with all that can be done to it."""

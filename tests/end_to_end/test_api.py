@@ -14,5 +14,5 @@ def test_promised_names_are_there() -> None:
     names: dict[str, object] = {}
     exec(block[1], names)
     promised = [value for name, value in names.items() if not name.startswith("__")]
-    assert len(promised) == 16
+    assert len(promised) == 17
     assert all(callable(value) for value in promised)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from amt.inference import run_predict
+from amt.inference import DecodingChoices, run_predict
 from amt.inference.files import atomic_path, output_stems
 from amt.inference.predict import plan_jobs
 from amt.notes import Note, read_midi, write_midi
@@ -123,7 +123,7 @@ def test_one_broken_file_does_not_stop_the_others(
         ({"inputs": []}, "no audio file"),
         ({"reference": Path("gone.mid")}, "gone.mid does not exist"),
         ({"device": "gpu"}, "unknown device"),
-        ({"batch_size": 0}, "batch size"),
+        ({"choices": DecodingChoices(overlap=2.0)}, "--overlap must lie in 0 to 0.9"),
     ],
 )
 def test_mistakes_end_with_status_2(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
 import torch
 
-from amt.inference import SongTranscriber, Transcription, untrained_transcriber
+from amt.inference import DecodingChoices, SongTranscriber, Transcription, untrained_transcriber
 from amt.model.decoder.state import DecodingState
 
 LENGTHS = (20000, 7000, 52000, 8000, 100)
@@ -24,7 +25,7 @@ def songs() -> list[np.ndarray]:
 @pytest.fixture
 def lively(tiny: SongTranscriber) -> SongTranscriber:
     """Random weights that write notes when constrained: they close the ties and seldom end."""
-    made = untrained_transcriber(tiny.experiment, seed=3, device="cpu", batch_size=3)
+    made = untrained_transcriber(tiny.experiment, DecodingChoices(batch_size=3), seed=3, device="cpu")
     decoder, tokenizer = made.model.decoder, made.tokenizer
     with torch.no_grad():
         for parameter in decoder.parameters():
@@ -38,9 +39,9 @@ def lively(tiny: SongTranscriber) -> SongTranscriber:
     return made
 
 
-def again(made: SongTranscriber, **options: object) -> SongTranscriber:
-    settings = {"batch_size": 3} | options
-    return SongTranscriber(made.model, made.experiment, made.tokenizer, **settings)  # type: ignore[arg-type]
+def again(made: SongTranscriber, **options: Any) -> SongTranscriber:
+    choices = DecodingChoices(**{"batch_size": 3} | options)
+    return SongTranscriber(made.model, made.experiment, made.tokenizer, choices)
 
 
 def test_songs_together_equal_songs_alone(lively: SongTranscriber, songs: list[np.ndarray]) -> None:
@@ -107,17 +108,17 @@ def test_constraint_and_instruments(lively: SongTranscriber, songs: list[np.ndar
     limited = again(lively, constrain=True).transcribe(songs[2])
     assert set(limited.errors) <= {"Err/merging segment tie", "Err/Missing tie"}
     assert limited.notes
-    drums = again(lively, instruments=["drums"]).transcribe(songs[2])
+    drums = again(lively, instruments=("drums",)).transcribe(songs[2])
     assert all(note.is_drum for note in drums.notes)
-    bass = again(lively, instruments=["Bass"]).transcribe(songs[2])
+    bass = again(lively, instruments=("Bass",)).transcribe(songs[2])
     assert {note.program for note in bass.notes} <= set(range(32, 40))
     with pytest.raises(ValueError, match="unknown instrument 'Bas'"):
-        again(lively, instruments=["Bas"])
+        again(lively, instruments=("Bas",))
 
 
 def test_decode_precision(tiny: SongTranscriber, songs: list[np.ndarray]) -> None:
-    assert tiny.decode_precision == "32"
-    reduced = again(tiny, decode_precision="int8")
+    assert tiny.precision == "32"
+    reduced = again(tiny, precision="int8")
     assert reduced.transcribe(songs[0]).num_windows == 3
     with pytest.raises(ValueError, match="unknown decode precision"):
-        again(tiny, decode_precision="8")
+        again(tiny, precision="8")

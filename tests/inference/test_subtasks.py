@@ -13,11 +13,14 @@ import soundfile
 import torch
 
 from amt.config import Experiment
-from amt.inference import SongTranscriber, decode_windows, load_transcriber, untrained_transcriber
+from amt.inference import DecodingChoices, SongTranscriber, load_transcriber, untrained_transcriber
+from amt.inference.choices import chosen_subtask
 from amt.inference.predict import WRITERS, run_predict
-from amt.inference.transcriber import Transcription, chosen_subtask
+from amt.inference.transcriber import Transcription
 from amt.notes import Note, read_midi
 from amt.tokenizer import NoteTokenizer
+
+SINGING_ONLY = DecodingChoices(subtask="singing-only")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +64,9 @@ def tokens_of(transcriber: SongTranscriber, audio: np.ndarray[Any, Any]) -> np.n
 def test_every_sequence_begins_with_what_is_asked_for(
     singing_log: Path, subtask: str | None, prefix: list[int]
 ) -> None:
-    transcriber = load_transcriber("singing", device="cpu", log_dir=singing_log, subtask=subtask)
+    transcriber = load_transcriber(
+        "singing", DecodingChoices(subtask=subtask), device="cpu", log_dir=singing_log
+    )
     audio = np.random.default_rng(0).normal(0, 0.1, 20_000).astype(np.float32)
     ids = tokens_of(transcriber, audio)
     assert len(ids) == 3
@@ -69,13 +74,14 @@ def test_every_sequence_begins_with_what_is_asked_for(
     assert ids.shape[2] <= transcriber.tokenizer.sequence_length
     windows = np.zeros((3, 8000), dtype=np.float32)
     windows.reshape(-1)[: len(audio)] = audio
-    direct = decode_windows(transcriber.model, windows, 2, prefix=prefix)
+    first = torch.tensor([prefix] * 3) if prefix else None
+    direct = transcriber.model.generate(torch.from_numpy(windows)[:, None], prefix=first).numpy()
     np.testing.assert_array_equal(direct, ids[:, :, : direct.shape[2]])
 
 
 def test_the_decoder_is_conditioned_on_the_prefix(singing_log: Path) -> None:
     """What follows is what teacher forcing finds likeliest after that prefix."""
-    transcriber = load_transcriber("singing", device="cpu", log_dir=singing_log, subtask="singing-only")
+    transcriber = load_transcriber("singing", SINGING_ONLY, device="cpu", log_dir=singing_log)
     audio = torch.randn(2, 1, 8000, generator=torch.Generator().manual_seed(0)) * 0.1
     prefix = torch.tensor([[4, 3], [5, 3]])
     ids = transcriber.model.generate(audio, prefix=prefix)
@@ -89,7 +95,7 @@ def test_the_decoder_is_conditioned_on_the_prefix(singing_log: Path) -> None:
 
 def test_names_that_are_no_sub_task(singing_log: Path, tiny: SongTranscriber) -> None:
     with pytest.raises(ValueError, match="sub-task of singing_v1 'singing'; did you mean 'singing-only'"):
-        load_transcriber("singing", device="cpu", log_dir=singing_log, subtask="singing")
+        load_transcriber("singing", DecodingChoices(subtask="singing"), device="cpu", log_dir=singing_log)
     with pytest.raises(ValueError, match="the task mc13_fsingle has no sub-tasks; leave --subtask out"):
         chosen_subtask(tiny.tokenizer, "default")
     assert chosen_subtask(tiny.tokenizer, None) is None
@@ -104,9 +110,9 @@ def test_predict_says_what_it_was_asked_for(
     audio = tmp_path / "song.wav"
     soundfile.write(audio, np.zeros(8000), 16000)
     options: dict[str, Any] = {"log_dir": singing_log, "device": "cpu", "formats": ("mid",)}
-    assert run_predict("singing", [audio], subtask="singing-only", **options) == 0
+    assert run_predict("singing", [audio], choices=SINGING_ONLY, **options) == 0
     assert "task singing_v1 (singing-only), on cpu" in capsys.readouterr().out
-    assert run_predict("singing", [audio], subtask="drums", **options) == 2
+    assert run_predict("singing", [audio], choices=DecodingChoices(subtask="drums"), **options) == 2
     assert "sub-task of singing_v1 'drums'" in capsys.readouterr().err
 
 

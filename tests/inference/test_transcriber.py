@@ -2,7 +2,7 @@
 
 import math
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,15 @@ from torch import Tensor, nn
 from amt.audio import read_audio
 from amt.config import Experiment, T5DecoderConfig
 from amt.inference import (
+    DecodingChoices,
     SongTranscriber,
-    decode_windows,
     load_transcriber,
     transcriber,
     untrained_transcriber,
 )
+from amt.inference.song_queue import QueuedSong
 from amt.inference.transcriber import choose_device
-from amt.inference.windows import as_mono, iterate_windows, join_tokens
+from amt.inference.windows import Windows, as_mono, iterate_windows
 from amt.model import Encoded
 from amt.model.decoder import Row, T5Decoder
 from amt.notes import Note
@@ -43,16 +44,19 @@ class Scripted(nn.Module):
 
 
 @pytest.fixture
-def scripted(
-    tiny: SongTranscriber, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[list[Note], float, int], SongTranscriber]:
+def scripted(tiny: SongTranscriber, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SongTranscriber]:
     """A transcriber whose decoder gives the windows of a known token array, the last of each batch first."""
 
-    def make(notes: list[Note], seconds: float, batch_size: int) -> SongTranscriber:
+    def make(
+        notes: list[Note], seconds: float, batch_size: int, lost: Sequence[int] = (), **options: Any
+    ) -> SongTranscriber:
+        """``lost`` windows say nothing."""
         tokenizer = NoteTokenizer.from_task("mc13_fsingle", segment_samples=8000, max_length=256)
         ids = torch.as_tensor(
             tokenizer.encode(tokenizer.target_notes(notes), num_windows=math.ceil(seconds / 0.5))
         )
+        silence = torch.tensor([tokenizer.tie_id, tokenizer.eos_id])
+        ids[list(lost)] = torch.nn.functional.pad(silence, (0, ids.shape[2] - 2))
 
         def decode(weights: object, batches: Iterable[Tensor], *_: object, **__: object) -> Iterator[Row]:
             start = 0
@@ -63,7 +67,8 @@ def scripted(
                 start += len(batch)
 
         monkeypatch.setattr(transcriber, "decode_stream", decode)
-        return SongTranscriber(Scripted(), tiny.experiment, tokenizer, batch_size=batch_size)  # type: ignore[arg-type]
+        choices = DecodingChoices(batch_size=batch_size, **options)
+        return SongTranscriber(Scripted(), tiny.experiment, tokenizer, choices)  # type: ignore[arg-type]
 
     return make
 
@@ -157,20 +162,24 @@ def test_arrays_of_any_kind() -> None:
         iterate_windows(wave, 10, 16000, -1)
 
 
-def test_decode_windows_does_not_depend_on_the_batch(tiny: SongTranscriber) -> None:
-    windows = np.random.default_rng(0).standard_normal((7, 8000)).astype(np.float32) * 0.1
-    alone = decode_windows(tiny.model, windows, 1, 48)
-    together = decode_windows(tiny.model, torch.as_tensor(windows)[:, None], 5, 48)
-    np.testing.assert_array_equal(alone, together)
-    assert alone.shape[:2] == (7, 1)
-    assert alone.shape[2] <= 48
-    with pytest.raises(ValueError, match="batch size"):
-        decode_windows(tiny.model, windows, 0)
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_tied_note_whose_onset_was_lost_starts_when_asked(scripted: Any, asked: bool) -> None:
+    notes = [Note(0.2, 0.8, 60, 100), Note(0.6, 0.7, 64, 0)]
+    model = scripted(notes, 1.0, 2, lost=[0], start_from_ties=asked)
+    found = [(n.onset, round(n.offset, 3), n.pitch) for n in model.transcribe(np.zeros(16000)).notes]
+    assert found == [(0.5, 0.8, 60)] * asked + [(0.6, 0.7, 64)]
 
 
-def test_tokens_are_joined() -> None:
-    joined = join_tokens([np.array([[[3, 4, 1]]]), np.array([[[5, 1]], [[1, 0]]])])
-    assert joined.tolist() == [[[3, 4, 1]], [[5, 1, 0]], [[1, 0, 0]]]
+def test_tokens_of_windows_and_channels_come_together() -> None:
+    song = QueuedSong(0, Windows(100, 50, 2, iter(())), None, num_channels=2)
+    for window, channel, ids in ((1, 1, [5, 1]), (0, 0, [3, 4, 1]), (1, 0, [1]), (0, 1, [6, 1])):
+        song.put(window, channel, np.array(ids, dtype=np.int32))
+    assert song.tokens(pad_id=0).tolist() == [[[3, 4, 1], [6, 1, 0]], [[1, 0, 0], [5, 1, 0]]]
+
+
+def test_a_batch_has_windows() -> None:
+    with pytest.raises(ValueError, match="--batch-size must be at least 1"):
+        DecodingChoices(batch_size=0)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -191,11 +200,10 @@ def test_loaded_equals_saved(tiny: SongTranscriber, log_dir: Path) -> None:
     assert loaded.experiment == tiny.experiment
     assert loaded.num_weights == len(tiny.model.state_dict())
     assert loaded.batch_size == 4
-    sound = np.random.default_rng(0).standard_normal((2, 1, 8000)).astype(np.float32)
-    np.testing.assert_array_equal(
-        decode_windows(loaded.model, sound, 2), decode_windows(tiny.model, sound, 2)
-    )
-    assert load_transcriber(log_dir / "ymt3/tiny/checkpoints/last.ckpt", batch_size=9).batch_size == 9
+    sound = torch.randn(2, 1, 8000, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(loaded.model.generate(sound), tiny.model.generate(sound))
+    path = log_dir / "ymt3/tiny/checkpoints/last.ckpt"
+    assert load_transcriber(path, DecodingChoices(batch_size=9)).batch_size == 9
 
 
 @pytest.mark.parametrize("prefix", ["module.", "model.module."])

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from amt.config import AudioConfig, ModelConfig, PerceiverTFConfig, PreEncoderConfig, T5DecoderConfig
+from amt.model.decoder import T5Decoder
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "model"
 
@@ -90,8 +92,8 @@ def published_name(ours: str) -> str:
     return name
 
 
-def _fill_rule() -> Any:
-    spec = importlib.util.spec_from_file_location("fill_rule", GOLDEN / "fill_rule.py")
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"amt_tests_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -148,24 +150,36 @@ def load_published() -> Callable[..., None]:
     return load
 
 
+@pytest.fixture(scope="session")
+def samples() -> ModuleType:
+    """Published key lists, and files made from them."""
+    return _load(Path(__file__).with_name("importing") / "samples.py")
+
+
+@pytest.fixture(scope="session")
+def fill_rule() -> ModuleType:
+    """The rule by which golden runs filled weights and made audio."""
+    return _load(GOLDEN / "fill_rule.py")
+
+
 @pytest.fixture
-def fill_published() -> Callable[[nn.Module], None]:
+def fill_published(fill_rule: ModuleType) -> Callable[..., None]:
     """Fill a network, or the part of one called ``prefix``, with the weights that the golden fill rule
-    derives from published names; those of a part begin at the part."""
-    rule = _fill_rule()
+    derives from published names; those of a part begin at the part. ``name_of`` gives these names."""
 
     def fill_one(value: Tensor, name: str) -> None:
-        filled = rule.filled(name, tuple(value.shape))
+        filled = fill_rule.filled(name, tuple(value.shape))
         if filled is not None:
             value.copy_(torch.from_numpy(filled))
 
-    def fill(model: nn.Module, prefix: str = "") -> None:
+    def fill(model: nn.Module, prefix: str = "", name_of: Callable[[str], str] | None = None) -> None:
         for ours, value in model.state_dict().items():
-            name = published_name(prefix + ours)
-            assert _our_name(name) == prefix + ours
+            name = (name_of or published_name)(prefix + ours)
+            assert name_of is not None or _our_name(name) == prefix + ours
             name = name.removeprefix(prefix)
             if ".mlp.experts." in name:  # one tensor here, one for each expert there
                 base, leaf = name.split(".experts.")
+                leaf = leaf.removeprefix("{e}.").removesuffix(".weight")
                 for number, expert in enumerate(value):
                     fill_one(expert, f"{base}.experts.{number}.{leaf}.weight")
             else:
@@ -175,10 +189,120 @@ def fill_published() -> Callable[[nn.Module], None]:
 
 
 @pytest.fixture
-def golden_audio() -> Callable[[int, int, int], Tensor]:
+def golden_audio(fill_rule: ModuleType) -> Callable[[int, int, int], Tensor]:
     """The audio of the golden files: (examples, samples, seed) → (B, 1, S)."""
-    rule = _fill_rule()
-    return lambda examples, samples, seed: torch.from_numpy(rule.audio(examples, samples, seed))
+    return lambda examples, samples, seed: torch.from_numpy(fill_rule.audio(examples, samples, seed))
+
+
+@pytest.fixture
+def published_encoder() -> Callable[[dict[str, Any]], PerceiverTFConfig]:
+    """Our configuration of a golden Perceiver-TF; what a case leaves out is the published default, and the
+    quirks of published positions are values of ours."""
+
+    def convert(config: dict[str, Any]) -> PerceiverTFConfig:
+        positions = config.get("position_encoding_type", "trainable") or "none"
+        heads = config["num_self_attention_heads"]
+        quirks: dict[str, Any] = {}
+        if positions == "rope":
+            defaults = {"sca": "p", "latent": "p", "temporal": "l"}
+            types = (config.get(f"rope_type_{key}", kind) for key, kind in defaults.items())
+            quirks = {
+                "rope_width": heads,
+                "rope_partial": config.get("rope_partial_pe", False),
+                "rope_types": "".join(types),
+            }
+        elif positions == "alibi":
+            quirks = {"alibi_scale": (config["qk_channels"] / heads) ** -0.5}
+        return PerceiverTFConfig(
+            num_latents=config["num_latents"],
+            d_latent=config["d_latents"],
+            d_model=config["d_model"],
+            qk_channels=config["qk_channels"],
+            v_channels=config["v_channels"],
+            num_heads=heads,
+            num_blocks=config["num_blocks"],
+            num_local_layers=config["num_local_transformers_per_block"],
+            num_temporal_layers=config["num_temporal_transformers_per_block"],
+            sca_query_residual=config["sca_use_query_residual"],
+            attention_to_channel=config.get("attention_to_channel", False),
+            ff_type=config.get("ff_layer_type", "mlp"),
+            ff_widening=config.get("ff_widening_factor", 1),
+            moe_num_experts=config.get("moe_num_experts", 4),
+            moe_topk=config.get("moe_topk", 2),
+            hidden_act=config.get("hidden_act", "gelu"),
+            position_encoding=positions,
+            **quirks,
+        )
+
+    return convert
+
+
+@pytest.fixture
+def stored_part() -> Callable[[Tensor, dict[str, Tensor], str], Tensor]:
+    """The entries of a whole tensor that a golden file keeps under that name."""
+
+    def part(full: Tensor, vectors: dict[str, Tensor], name: str) -> Tensor:
+        assert list(full.shape) == vectors[f"{name}_shape"].tolist(), name
+        return full[tuple(slice(None, None, int(step)) for step in vectors[f"{name}_stride"])]
+
+    return part
+
+
+class _Stored(nn.Module):
+    """Stands for the front end and gives one spectrogram."""
+
+    def __init__(self, spectrogram: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("spectrogram", spectrogram)
+
+    def forward(self, audio: Tensor) -> Tensor:
+        return self.spectrogram
+
+
+@pytest.fixture
+def pin_spectrogram(
+    stored_part: Callable[[Tensor, dict[str, Tensor], str], Tensor],
+) -> Callable[[nn.Module, Tensor, dict[str, Tensor]], None]:
+    """Give a network the spectrogram of the published run, whose two extremes were rounded by another FFT.
+
+    The smallest magnitude of a segment is all cancellation, and it is in the scaling of every bin: with this
+    machine's FFT, torchaudio's own layer differs from the stored values by as much. Scale and offset are
+    fitted for each example, so that the later stages can be compared closely.
+    """
+
+    def pin(model: Any, audio: Tensor, vectors: dict[str, Tensor]) -> None:
+        spec = model.frontend(audio).double()
+        ours, stored = stored_part(spec, vectors, "spec"), vectors["spec"].double()
+        torch.testing.assert_close(ours, stored, atol=1e-4, rtol=0)
+        mean, stored_mean = (x.mean((1, 2), keepdim=True) for x in (ours, stored))
+        scale = ((ours - mean) * (stored - stored_mean)).sum((1, 2), keepdim=True)
+        scale = scale / (ours - mean).square().sum((1, 2), keepdim=True)
+        model.frontend = _Stored((scale * (spec - mean) + stored_mean).float())
+        pinned = stored_part(model.frontend(audio), vectors, "spec")
+        torch.testing.assert_close(pinned, vectors["spec"], atol=3e-6, rtol=0)
+
+    return pin
+
+
+@pytest.fixture
+def decoder_that_ends() -> Callable[..., T5Decoder]:
+    """Makes decoders of 40 tokens with random weights under which rows end at many different steps, some at
+    the first, some never; token 1 ends."""
+
+    def make(positions: str, max_length: int = 200, logit_scale: float = 1.0) -> T5Decoder:
+        torch.manual_seed(2)
+        config = T5DecoderConfig(d_model=32, num_heads=4, d_kv=8, num_layers=2, position_encoding=positions)
+        decoder = T5Decoder(config, 40, max_length, logit_scale).eval()
+        decoder.lm_head.weight.data.normal_()
+        decoder.lm_head.weight.data[1] *= 1.8 if positions == "trainable" else 1.0
+        for name, parameter in decoder.named_parameters():
+            if "norm" in name:
+                parameter.data.uniform_(0.5, 1.5)
+            elif name.endswith(("attention.o.weight", ".wo.weight")):
+                parameter.data.mul_(3.0)
+        return decoder
+
+    return make
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from amt.model.checkpoint_header import CALLBACK_KEY, read_header, read_sidecar
 from amt.model.checkpoint_info import describe_checkpoint
 from amt.model.checkpoint_tools import average_checkpoints, mix_checkpoints, strip_checkpoint
 from amt.model.checkpoint_write import write_checkpoint
-from amt.model.importing.convert import build_from
+from amt.model.importing.convert import blank_network
 
 BROKEN = Path(__file__).parent / "data"
 EXPERIMENT = Experiment(
@@ -55,17 +54,6 @@ Make = Callable[..., Path]
 
 
 @pytest.fixture
-def samples_of_importing() -> ModuleType:
-    path = Path(__file__).parent / "importing" / "samples.py"
-    spec = importlib.util.spec_from_file_location("amt_tests_samples", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
 def make(tmp_path: Path) -> Make:
     """Writes a checkpoint of a tiny model with random weights; with ``training`` also the state of a run."""
 
@@ -80,7 +68,7 @@ def make(tmp_path: Path) -> Make:
         **change: Tensor,
     ) -> Path:
         torch.manual_seed(seed)
-        state = {f"model.{key}": value for key, value in build_from(experiment).state_dict().items()}
+        state = {f"model.{key}": value for key, value in blank_network(experiment).state_dict().items()}
         for key, value in state.items():
             if value.is_floating_point():
                 state[key] = torch.rand_like(value)
@@ -136,7 +124,7 @@ def test_average_is_the_mean(make: Make, tmp_path: Path) -> None:
     assert content["source"]["files"] == ["1.ckpt", "2.ckpt", "3.ckpt"]
     assert content["licence"] == "mine", "equal notes are noted once"
     assert read_sidecar(tmp_path / "out.ckpt") is not None
-    load_weights(build_from(Experiment.from_json(content["experiment"])), mean, "out.ckpt")
+    load_weights(blank_network(Experiment.from_json(content["experiment"])), mean, "out.ckpt")
 
 
 def test_mix_lies_between(make: Make, tmp_path: Path) -> None:
@@ -250,8 +238,7 @@ def test_info_of_broken_and_foreign_files(tmp_path: Path) -> None:
         describe_checkpoint(tmp_path / "other.ckpt")
 
 
-def test_info_of_a_published_file(samples_of_importing: ModuleType, tmp_path: Path) -> None:
-    samples = samples_of_importing
+def test_info_of_a_published_file(samples: ModuleType, tmp_path: Path) -> None:
     experiment = samples.small("yptf_multi")
     kernels = {"pitchshift.pshifters.1.kernel": torch.zeros(2)}
     path = samples.lightning_file(tmp_path / "a.ckpt", samples.random_state(experiment) | kernels, experiment)

@@ -17,57 +17,17 @@ from amt.model.encoder.perceiver_tf import PerceiverTF
 from amt.model.layers.positions import FRAME_BASE, sinusoids
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "model"
-
-
-def from_published(config):
-    """Our configuration of a golden case; what a case leaves out is the published default, and the quirks of
-    published positions are values of ours."""
-    positions = config.get("position_encoding_type", "trainable") or "none"
-    heads = config["num_self_attention_heads"]
-    quirks = {}
-    if positions == "rope":
-        defaults = {"sca": "p", "latent": "p", "temporal": "l"}
-        types = (config.get(f"rope_type_{key}", kind) for key, kind in defaults.items())
-        quirks = {
-            "rope_width": heads,
-            "rope_partial": config.get("rope_partial_pe", False),
-            "rope_types": "".join(types),
-        }
-    elif positions == "alibi":
-        quirks = {"alibi_scale": (config["qk_channels"] / heads) ** -0.5}
-    return PerceiverTFConfig(
-        num_latents=config["num_latents"],
-        d_latent=config["d_latents"],
-        d_model=config["d_model"],
-        qk_channels=config["qk_channels"],
-        v_channels=config["v_channels"],
-        num_heads=heads,
-        num_blocks=config["num_blocks"],
-        num_local_layers=config["num_local_transformers_per_block"],
-        num_temporal_layers=config["num_temporal_transformers_per_block"],
-        sca_query_residual=config["sca_use_query_residual"],
-        attention_to_channel=config.get("attention_to_channel", False),
-        ff_type=config.get("ff_layer_type", "mlp"),
-        ff_widening=config.get("ff_widening_factor", 1),
-        moe_num_experts=config.get("moe_num_experts", 4),
-        moe_topk=config.get("moe_topk", 2),
-        hidden_act=config.get("hidden_act", "gelu"),
-        position_encoding=positions,
-        **quirks,
-    )
-
-
 PUBLISHED = json.loads((GOLDEN / "ptf_configs.json").read_text())
 
 
 @pytest.fixture
-def published(golden, fill_published):
+def published(golden, fill_published, published_encoder):
     """An encoder of the published system, its input and its output."""
     vectors = golden("ptf_modules")
 
     def load(name):
         x = vectors[f"{name}/x"]
-        encoder = PerceiverTF(from_published(PUBLISHED[name]), 9, x.shape[2], x.shape[3]).eval()
+        encoder = PerceiverTF(published_encoder(PUBLISHED[name]), 9, x.shape[2], x.shape[3]).eval()
         fill_published(encoder, "encoder.")
         return encoder, x, vectors[f"{name}/y"]
 

@@ -128,6 +128,10 @@ def test_weights_in_parts(t5, tmp_path):
     load_pretrained_t5(model, tmp_path)
     theirs = t5.decoder.block[1].layer[1].EncDecAttention.k.weight
     assert torch.equal(model.decoder.layers[1].cross_attention.k.weight, theirs)
+    for text in ("no JSON", "[]", "{}", '{"weight_map": 1}'):
+        (tmp_path / "model.safetensors.index.json").write_text(text)
+        with pytest.raises(ValueError, match="does not list the parts"):
+            load_pretrained_t5(model, tmp_path)
 
 
 def test_refusals(t5, tmp_path):

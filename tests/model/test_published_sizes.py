@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,11 +11,9 @@ import torch.nn.functional as F
 from amt.config import Experiment
 from amt.config.leaves import replace_leaves
 from amt.config.published_models import PUBLISHED_MODELS
-from amt.config.tasks import get_task
-from amt.model import build_model
+from amt.model import build_from
 from amt.model.importing.names import NameTable
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "model"
+from amt.tokenizer import NoteTokenizer
 
 # Trained numbers of the published models: pre-encoder, encoder, projection.
 SIZES = {
@@ -33,11 +29,7 @@ DECODER = 25_178_624
 
 def build(name):
     experiment = replace_leaves(Experiment(), PUBLISHED_MODELS[name])
-    task = get_task(experiment.task)
-    num_tokens = 596 - 206 + experiment.audio.max_shift_steps
-    length = task.max_note_tokens or experiment.event_length
-    model = build_model(experiment.model, experiment.audio, num_tokens, task.num_channels, max_length=length)
-    return experiment, model
+    return experiment, build_from(experiment, NoteTokenizer.from_experiment(experiment))
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -58,72 +50,38 @@ def test_trained_numbers(name, monkeypatch):
     assert model.decoder.embed.weight.shape == model.decoder.lm_head.weight.shape == (tokens, 512)
 
 
-def fill(model, experiment):
-    """The weights that the golden fill rule derives from the published names."""
-    spec = importlib.util.spec_from_file_location("fill_rule", GOLDEN / "fill_rule.py")
-    rule = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(rule)
-    table = NameTable(experiment.model)
-    for name, value in model.state_dict().items():
-        published = table.published_name(name)
-        if "{e}" in published:
-            for expert, part in enumerate(value):
-                part.copy_(torch.from_numpy(rule.filled(published.format(e=expert), tuple(part.shape))))
-        elif not published.endswith("num_batches_tracked"):
-            value.copy_(torch.from_numpy(rule.filled(published, tuple(value.shape))))
-
-
-class Stored(torch.nn.Module):
-    """Stands for the front end and gives one spectrogram."""
-
-    def __init__(self, spec):
-        super().__init__()
-        self.spec = spec
-
-    def forward(self, audio):
-        return self.spec
-
-
 def logits_in_double(model, audio, labels):
     double = copy.deepcopy(model).double()
-    double.frontend.spec = double.frontend.spec.double()
     with torch.no_grad():
         return double(audio, labels)
 
 
 @pytest.mark.slow
-def test_mixture_of_experts_at_full_size(golden, golden_audio):
+def test_mixture_of_experts_at_full_size(golden, golden_audio, fill_published, pin_spectrogram, stored_part):
     """YPTF.MoE+Multi, 47 M weights: every stage, the loss, and tokens up to where rounding decides."""
     vectors = golden("yptf_moe_multi")
     experiment, model = build("yptf_moe_multi")
-    fill(model, experiment)
+    fill_published(model, name_of=NameTable.of(experiment.model).published_name)
     model.eval()
     audio = golden_audio(1, 32767, 21)
     assert torch.equal(audio[:, :, :64], vectors["audio_head"])
 
-    def part(full, name):
-        assert list(full.shape) == vectors[f"{name}_shape"].tolist()
-        return full[tuple(slice(None, None, int(step)) for step in vectors[f"{name}_stride"])]
-
+    pin_spectrogram(model, audio, vectors)
     with torch.no_grad():
-        spec = model.frontend(audio).double()
-        ours, stored = part(spec, "spec"), vectors["spec"].double()
-        torch.testing.assert_close(ours, stored, atol=1e-4, rtol=0)
-        # The two extremes, which scale every bin, were rounded by another FFT: scale and offset are fitted.
-        scale = ((ours - ours.mean()) * (stored - stored.mean())).sum() / (ours - ours.mean()).square().sum()
-        model.frontend = Stored((scale * (spec - ours.mean()) + stored.mean()).float())
         pre = model.pre_encoder(model.frontend(audio))
         close = {"atol": 1e-4, "rtol": 0}
-        torch.testing.assert_close(part(pre, "pre_encoder"), vectors["pre_encoder"], **close)
-        torch.testing.assert_close(part(model.encoder(pre), "enc_hidden"), vectors["enc_hidden"], **close)
+        torch.testing.assert_close(stored_part(pre, vectors, "pre_encoder"), vectors["pre_encoder"], **close)
+        torch.testing.assert_close(
+            stored_part(model.encoder(pre), vectors, "enc_hidden"), vectors["enc_hidden"], **close
+        )
         encoded = model.encode(audio)
         memory = encoded.memory.view(1, 13, -1, 512)
-        torch.testing.assert_close(part(memory, "proj"), vectors["proj"], **close)
+        torch.testing.assert_close(stored_part(memory, vectors, "proj"), vectors["proj"], **close)
         logits = model.decode_logits(encoded, vectors["labels"])
     # Two float32 runs differ by the rounding of both; a float64 run only by that of the stored one.
-    torch.testing.assert_close(part(logits, "logits"), vectors["logits"], atol=3e-6, rtol=0)
+    torch.testing.assert_close(stored_part(logits, vectors, "logits"), vectors["logits"], atol=3e-6, rtol=0)
     exact = logits_in_double(model, audio, vectors["labels"]).float()
-    torch.testing.assert_close(part(exact, "logits"), vectors["logits"], atol=1e-6, rtol=0)
+    torch.testing.assert_close(stored_part(exact, vectors, "logits"), vectors["logits"], atol=1e-6, rtol=0)
     loss = F.cross_entropy(logits.flatten(0, 2), vectors["labels"].flatten(), ignore_index=0)
     assert abs(float(loss) - 6.390598297119141) < 1e-5
     ids, expected = model.generate(audio, 24), vectors["greedy"]

@@ -8,9 +8,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from amt.config import AudioConfig, ModelConfig
-from amt.model import Encoded, Transcriber, build_model
+from amt.config import AudioConfig, Experiment, ModelConfig
+from amt.model import Encoded, Transcriber, build_from, build_model
+from amt.model.decoder import DecoderWeights
 from amt.model.layers.positions import FRAME_BASE, sinusoids
+from amt.tokenizer import NoteTokenizer
 
 
 @pytest.fixture
@@ -32,6 +34,34 @@ def test_shapes(quick):
     assert quick.frame_logits(encoded).shape == (3, 41, 90)
     assert quick(audio, labels).shape == (3, 1, 64, 540)
     assert sum(p.numel() for p in quick.parameters()) < 800_000
+
+
+def test_network_of_a_run(small_model, small_audio):
+    experiment = Experiment(task="singing_v1", event_length=20, model=small_model, audio=small_audio)
+    tokenizer = NoteTokenizer.from_experiment(experiment)
+    model = build_from(experiment, tokenizer)
+    assert (model.num_channels, model.pad_id, model.eos_id) == (1, tokenizer.pad_id, tokenizer.eos_id)
+    assert model.decoder.embed.num_embeddings == tokenizer.vocab_size
+    assert model.decoder.max_length == 20 + tokenizer.prefix_length > 20, "task tokens come on top"
+
+
+def test_drawn_tokens_and_their_log_probabilities_of_several_channels(small_model, small_audio):
+    config = replace(small_model, decoder_type="multi-t5", pre_decoder_type="mc_shared_linear")
+    model = build_model(config, small_audio, 50, 3, max_length=32).eval()
+    with torch.no_grad():
+        encoded = model.encode(torch.randn(2, 1, 4000))
+        options = model.decoding_options(12, temperature=1.0, seed=4, with_log_probs=True)
+        ids, log_probs = model.decode(encoded, options, weights=DecoderWeights(model.decoder))
+        again = model.decode(encoded, options)
+        expected = model.decode_logits(encoded, ids).log_softmax(-1).gather(-1, ids[..., None])[..., 0]
+    assert ids.shape == log_probs.shape == (2, 3, 12)
+    assert torch.equal(again.ids, ids)
+    assert len(ids.unique()) > 20, "greedy decoding repeats itself"
+    behind_end = (ids == model.eos_id).cumsum(-1).roll(1, -1).bool()
+    behind_end[..., 0] = False
+    torch.testing.assert_close(log_probs, expected.masked_fill(behind_end, 0.0), atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="max_length must be 1 to 32"):
+        model.decoding_options(33)
 
 
 def test_published_kind_has_no_aids(small):

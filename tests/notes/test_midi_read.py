@@ -91,6 +91,9 @@ OPTIONS = {
 
 @pytest.mark.parametrize("number", range(len(GOLDEN["read"])))
 def test_published_readings(tmp_path: Path, number: int) -> None:
+    """``length`` (when the last message of the file comes) and ``programs`` (of each channel at the end) are
+    no results of this reader; they are held against the last note, which must agree with them.
+    """
     case = GOLDEN["read"][number]
     options: dict[str, Any] = {}
     for name, value in case["options"].items():
@@ -101,6 +104,11 @@ def test_published_readings(tmp_path: Path, number: int) -> None:
         warnings.simplefilter("always")
         notes = read_midi(path, **options)
     assert len(seen) == (case["name"] == "unclosed_note")
+    # A last note without length, and a drum, end 10 ms after their onset.
+    assert max(n.onset for n in notes) <= case["length"] <= max(n.offset for n in notes) + 1e-9
+    (at_the_end,) = [value for value in case["programs"] if value is not None]
+    last = notes[-1]
+    assert last.program == (128 if last.is_drum else at_the_end)
     got = [(round(n.onset, 3), round(n.offset, 3), n.pitch, n.program) for n in notes]
     if case["name"] in DEVIATIONS:
         assert got == DEVIATIONS[case["name"]]

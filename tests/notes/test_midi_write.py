@@ -31,10 +31,25 @@ def golden_notes(rows: list[list[Any]]) -> list[Note]:
 
 
 @pytest.mark.parametrize("case", GOLDEN["write"], ids=lambda case: str(case["name"]))
-def test_bytes_of_the_published_writer(tmp_path: Path, case: dict[str, Any]) -> None:
+def test_bytes_and_messages_of_the_published_writer(tmp_path: Path, case: dict[str, Any]) -> None:
     path = tmp_path / "file.mid"
     write_midi(golden_notes(case["notes"]), path)
     assert (path.read_bytes().hex() == case["hex"]) == (case["name"] not in DEVIATIONS)
+    published = case["msgs"]
+    if case["name"] == "multi":
+        text = json.dumps(published).replace("Prg. 100", "Singing Voice")
+        published = json.loads(text.replace("Prg. 101", "Singing Voice (chorus)"))
+    elif case["name"] == "many_programs":
+        for number, track in enumerate(published["tracks"][16:]):
+            track[:] = [text.replace("channel=15", f"channel={number}") for text in track]
+            track.insert(1, "MetaMessage('midi_port', port=1, time=0)")
+    assert messages(path) == published
+
+
+def messages(path: Path) -> dict[str, Any]:
+    """What mido finds in a file, in the words of the vectors."""
+    file = mido.MidiFile(path)
+    return {"type": file.type, "tpb": file.ticks_per_beat, "tracks": [list(map(str, t)) for t in file.tracks]}
 
 
 @pytest.mark.parametrize("case", GOLDEN["write"], ids=lambda case: str(case["name"]))
@@ -85,6 +100,7 @@ def test_bytes_of_published_model_output(tmp_path: Path) -> None:
     path = tmp_path / "file.mid"
     write_midi(notes, path, track_names=names)
     assert path.read_bytes().hex() == case["hex"]
+    assert messages(path) == case["msgs"]
 
 
 def test_a_whole_band_comes_back(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from amt.config.training import OPTIMIZERS
 from amt.optim import (
     OPTIMIZER_TABLE,
+    Adafactor,
     AdamWScale,
     DAdaptAdam,
     build_optimizer,
@@ -207,6 +208,33 @@ def test_parameters_without_gradient_stay(name):
     optimizer.step()
     assert torch.equal(layer.weight, before)
     assert len(optimizer.state) == 0
+
+
+@pytest.mark.parametrize("kind", [Adafactor, AdamWScale, DAdaptAdam])
+def test_a_closure_is_called_once_and_settings_out_of_range_are_refused(kind):
+    parameter = nn.Parameter(torch.ones(3, 2))
+    optimizer = kind([parameter])
+    losses = []
+
+    def closure():
+        optimizer.zero_grad()
+        loss = parameter.square().sum()
+        loss.backward()
+        losses.append(loss)
+        return loss
+
+    assert optimizer.step(closure) is losses[0]
+    assert len(losses) == 1
+    assert not torch.equal(parameter, torch.ones(3, 2))
+    for wrong in ({"lr": -1.0}, {"weight_decay": -0.1}):
+        with pytest.raises(ValueError, match=f"{kind.__name__}: {next(iter(wrong))} -"):
+            kind([parameter], **wrong)
+    if kind is not Adafactor:
+        with pytest.raises(ValueError, match=r"betas \(0\.9, 1\.0\)"):
+            kind([parameter], betas=(0.9, 1.0))
+    if kind is DAdaptAdam:
+        with pytest.raises(ValueError, match="d0 0"):
+            kind([parameter], d0=0.0)
 
 
 def test_groups_and_decay():

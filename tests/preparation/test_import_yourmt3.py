@@ -167,14 +167,47 @@ def test_all_problems_are_listed_at_once_and_can_be_skipped(published: Path, tmp
     ):
         assert expected in str(error.value)
     assert not (tmp_path / "new").exists()
-    report = import_yourmt3(
-        published, tmp_path / "new", only=("slakh", "musicnet"), skip_broken=True, progress=False
-    )
+    report = import_yourmt3(published, tmp_path / "new", skip_broken=True, progress=False)
     assert report.stores["slakh"] == {"train": 1, "validation": 1}
+    assert set(report.stores) == {"slakh", "musicnet", "mir_st500"}
+    for name in ("maestro", "maps", "egmd"):  # nothing of them is left; the others are made all the same
+        assert report.skipped[name] == f"{name}: no song can be read"
+    with pytest.raises(ValueError, match="no data set has a song that can be read"):
+        import_yourmt3(published, tmp_path / "none", only=("maps",), skip_broken=True, progress=False)
     with pytest.raises(ValueError, match="did you mean 'slakh'"):
         import_yourmt3(published, tmp_path / "new", only=("slak",), progress=False)
     with pytest.raises(ValueError, match="no yourmt3_indexes"):
         find_indexes(tmp_path / "new")
+
+
+def test_a_damaged_record_costs_its_song_alone(published: Path, tmp_path: Path) -> None:
+    folder = published / "slakh2100_yourmt3_16k" / "train"
+    save(folder / "Track00000" / "Track00000_notes.npy", {"program": [0], "notes": [3.5]})
+    stem = {"program": [0], "is_drum": [0], "audio_array": np.ones((1, RATE), np.int16)}
+    save(folder / "Track00001" / "Track00001_stem.npy", stem)
+    report = import_yourmt3(published, tmp_path, only=("slakh",), progress=False)
+    assert report.stores == {"slakh": {"train": 0, "validation": 1}}
+    assert "a record that is no note" in report.skipped["slakh/train__Track00000__Track00000"]
+    assert "no audio_array of real numbers" in report.skipped["slakh/train__Track00001__Track00001"]
+    SongStore.open(tmp_path / "slakh").check()
+
+
+def test_a_song_listed_with_other_facts_is_another_song(published: Path, tmp_path: Path) -> None:
+    start = "data/musicnet_yourmt3_16k/0"
+    for split, program in (("a", 41), ("b", 42), ("c", 43)):
+        entry = {"mix_audio_file": f"{start}.wav", "notes_file": f"{start}_notes.npy", "program": [program]}
+        index(published, f"musicnet_{split}", [{**entry, "n_frames": RATE}])
+    report = import_yourmt3(published, tmp_path, only=("musicnet",), progress=False)
+    assert report.skipped == {}
+    assert SongStore.open(tmp_path / "musicnet").splits["c"] == 1
+
+
+def test_a_program_that_is_no_number_is_a_problem(published: Path, tmp_path: Path) -> None:
+    start = "data/musicnet_yourmt3_16k/0"
+    entry = {"mix_audio_file": f"{start}.wav", "notes_file": f"{start}_notes.npy", "program": ["x"]}
+    index(published, "musicnet_odd", [entry])
+    with pytest.raises(ValueError, match=r"musicnet_odd_file_list.json, entry 0: program is \['x'\]"):
+        import_yourmt3(published, tmp_path, progress=False)
 
 
 class Evil:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amt.config import AudioConfig, Experiment
 from amt.config.tasks import get_task, list_tasks
 from amt.config.vocabularies import get_drum_vocab, get_program_vocab, representatives
 from amt.notes import NOTE_DTYPE, Note, NoteArray, array_to_notes, notes_to_array, trim_overlaps
@@ -227,6 +228,13 @@ def test_vocabulary_sizes() -> None:
     assert (tokenizer.pad_id, tokenizer.eos_id, tokenizer.tie_id) == (0, 1, 544)
     assert tokenizer.seconds_per_step == 0.01
     assert tokenizer.describe([0, 2, 801, 3]) == ["PAD", "UNK", "unknown 801", "shift 0"]
+
+
+def test_tokenizer_of_a_run() -> None:
+    audio = AudioConfig(segment_samples=22050, sample_rate=22050)
+    tokenizer = NoteTokenizer.from_experiment(Experiment(task="mt3_full", event_length=99, audio=audio))
+    assert tokenizer.task.name == "mt3_full"
+    assert (tokenizer.segment_samples, tokenizer.sample_rate, tokenizer.max_length) == (22050, 22050, 99)
 
 
 def test_state_between_windows() -> None:

@@ -110,7 +110,7 @@ def item_of(tokenizer, notes, first, subtask, known=None, **masks):
     audio = torch.zeros(2, 1, SAMPLES)
     audio[:, 0, 0] = torch.arange(first, first + 2)
     notes = tokenizer.target_notes(notes, subtask)
-    return ValidationItem(True, 0, "song", audio, rows, notes, subtask, known, **masks), rows
+    return ValidationItem(True, 0, "song", audio, rows, notes, 2 * SAMPLES, subtask, known, **masks), rows
 
 
 def test_validation_asks_each_song_for_its_own_sub_task():

@@ -15,7 +15,7 @@ from amt.training.module import TranscriptionModule
 def build(tiny, on):
     no_dropout = {"model__encoder__dropout": 0.0, "model__decoder__dropout": 0.0}
     experiment = tiny.experiment(trainer__compile=on, **no_dropout)
-    tokenizer = NoteTokenizer.from_task(experiment.task, segment_samples=experiment.audio.segment_samples)
+    tokenizer = NoteTokenizer.from_experiment(experiment)
     return TranscriptionModule(experiment, tokenizer)
 
 

@@ -52,3 +52,20 @@ def test_on_a_run_that_exists(line: list[str], tmp_path: Path, capsys: pytest.Ca
 def test_it_refuses_what_the_run_would_refuse(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*line, "-o", "CPUAdam"]) == 2
     assert "deepspeed" in capsys.readouterr().err
+
+
+def test_on_a_run_whose_last_validation_is_missing(
+    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no step left to try: it says so and leaves the validation to the run itself."""
+    monkeypatch.setenv("AMT_SAVE_BEFORE_VAL", "1")
+    assert main([*line[:-1], "-it", "2", "-vit", "2"]) == 0
+    checkpoints = tmp_path / "logs" / "ymt3" / "tiny" / "checkpoints"
+    before_validation = (checkpoints / "preval-step=2.ckpt").read_bytes()
+    for path in checkpoints.iterdir():
+        path.unlink()
+    (checkpoints / "last.ckpt").write_bytes(before_validation)
+    capsys.readouterr()
+    assert main([*line, "-it", "2", "-vit", "2"]) == 0
+    assert "finished" in capsys.readouterr().out
+    assert [path.name for path in checkpoints.iterdir()] == ["last.ckpt"]

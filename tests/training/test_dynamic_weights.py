@@ -24,7 +24,7 @@ def two_sets(tiny, tmp_path_factory):
 
 def open_data(tiny, home, **changes):
     experiment = tiny.experiment(**{**BOTH, **changes})
-    tokenizer = NoteTokenizer.from_task(experiment.task, segment_samples=experiment.audio.segment_samples)
+    tokenizer = NoteTokenizer.from_experiment(experiment)
     return TranscriptionData(experiment, tokenizer, home)
 
 
@@ -60,12 +60,14 @@ def test_a_set_without_a_score_keeps_its_factor(tiny, two_sets):
     assert all(math.isfinite(factor) for factor in weights.factors.values())
 
 
-def test_one_validation_twice_changes_the_draws_once(tiny, two_sets):
+def test_a_change_comes_after_the_last_one_also_where_the_loaders_are_less_far_ahead(tiny, two_sets):
     data = open_data(tiny, two_sets)
     weights = DynamicWeights(DynamicWeighting(enabled=True), data)
-    weights.observe(scores(0.8, 0.4), 6)
-    weights.observe(scores(0.8, 0.4), 6)
-    assert len(data.weights.state()) == 1
+    weights.observe(scores(0.8, 0.4), 100)
+    before = data.weights.state()
+    logged = weights.observe(scores(0.8, 0.4), 6)  # of a start with fewer workers than the last one had
+    added = data.weights.state()[len(before) :]
+    assert added == [[before[0][0] + 1, *logged.values()]]
 
 
 def test_one_data_set_is_refused(tiny, two_sets):

@@ -12,7 +12,8 @@ import pytest
 
 from amt.config import WandbConfig
 from amt.training import logger as logger_module
-from amt.training.logger import CsvLogger, build_loggers, has_wandb_credentials, wandb_run_id
+from amt.training.file_loggers import CsvLogger
+from amt.training.logger import build_loggers, has_wandb_credentials, wandb_run_id
 from amt.training.run_folder import RunFolder
 
 KEY = "a" * 40

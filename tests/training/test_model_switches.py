@@ -45,7 +45,7 @@ def test_the_switch_reaches_the_layers(tiny, sines):
 
     for on in (False, True):
         experiment = tiny.experiment(trainer__activation_checkpointing=on)
-        tokenizer = NoteTokenizer.from_task(experiment.task, segment_samples=experiment.audio.segment_samples)
+        tokenizer = NoteTokenizer.from_experiment(experiment)
         module = TranscriptionModule(experiment, tokenizer)
         stacks = [part for part in module.modules() if isinstance(part, LayerStack)]
         assert len(stacks) >= 2

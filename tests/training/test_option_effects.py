@@ -249,15 +249,6 @@ def pair(tiny: Any, leaf: str, value: Any, needs: Changes) -> tuple[Experiment, 
     return before, after
 
 
-def tokenizer_of(experiment: Experiment) -> NoteTokenizer:
-    return NoteTokenizer.from_task(
-        experiment.task,
-        segment_samples=experiment.audio.segment_samples,
-        max_length=experiment.event_length,
-        sample_rate=experiment.audio.sample_rate,
-    )
-
-
 def numbers(value: Any) -> Any:
     """Something comparable of a value with tensors in it."""
     if isinstance(value, Tensor):
@@ -268,7 +259,7 @@ def numbers(value: Any) -> Any:
 
 
 def first_batch(experiment: Experiment, home: Path) -> Any:
-    loader = TranscriptionData(experiment, tokenizer_of(experiment), home).train_dataloader()
+    loader = TranscriptionData(experiment, NoteTokenizer.from_experiment(experiment), home).train_dataloader()
     return next(iter(loader))
 
 
@@ -276,7 +267,7 @@ def network(experiment: Experiment, home: Path) -> Any:
     """The weights at the start and the losses of a training step, at step 0 and later."""
     batch = first_batch(experiment, home)
     torch.manual_seed(experiment.seed)
-    module = TranscriptionModule(experiment, tokenizer_of(experiment))
+    module = TranscriptionModule(experiment, NoteTokenizer.from_experiment(experiment))
     weights = [numbers(parameter.detach()) for parameter in module.model.parameters()]
     torch.manual_seed(0)
     outputs = module.train()._forward(batch)
@@ -296,7 +287,7 @@ def test_the_same_network_is_the_same(tiny: Any, sines: Path) -> None:
 
 def loaders(experiment: Experiment, home: Path) -> Any:
     """What the loaders are, and what the first batches hold when this process makes them."""
-    data = TranscriptionData(experiment, tokenizer_of(experiment), home)
+    data = TranscriptionData(experiment, NoteTokenizer.from_experiment(experiment), home)
     built = [
         (
             loader.num_workers,

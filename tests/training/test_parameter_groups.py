@@ -36,7 +36,7 @@ MATRICES = {"Linear", "Conv1d", "Conv2d", "ChannelLinear", "FlatLinear"}
 @pytest.mark.parametrize("name", FAMILIES)
 def test_only_matrices_decay(tiny, name):
     experiment = tiny.experiment(**FAMILIES[name], optimizer__weight_decay=0.1)
-    tokenizer = NoteTokenizer.from_task(experiment.task, segment_samples=experiment.audio.segment_samples)
+    tokenizer = NoteTokenizer.from_experiment(experiment)
     module = TranscriptionModule(experiment, tokenizer)
     net = module.model
     assert isinstance(net.decoder, T5Decoder)

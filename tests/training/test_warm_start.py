@@ -18,12 +18,7 @@ TABLES = ("decoder.embed.weight", "decoder.lm_head.weight")
 def network(tiny, **changes):
     """An untrained network and its tokenizer."""
     experiment = tiny.experiment(**changes)
-    tokenizer = NoteTokenizer.from_task(
-        experiment.task,
-        segment_samples=experiment.audio.segment_samples,
-        max_length=experiment.event_length,
-        sample_rate=experiment.audio.sample_rate,
-    )
+    tokenizer = NoteTokenizer.from_experiment(experiment)
     torch.manual_seed(int(changes.get("seed", 1)))
     return TranscriptionModule(experiment, tokenizer), tokenizer
 

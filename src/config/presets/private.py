@@ -7,7 +7,7 @@ here, no other file holds them. Each needs a store of its name, built from the u
 from __future__ import annotations
 
 from .records import MultiPreset, SinglePreset, preset
-from .yourmt3_mixes import FINAL_MEMBERS, FINAL_VOCABS, FINAL_WEIGHTS
+from .yourmt3_mixes import FINAL_MEMBERS, FINAL_VOCABS, FINAL_WEIGHTS, mix
 
 SINGLE: tuple[SinglePreset, ...] = (
     preset("picogen", "picogen", "train", "validation", "test"),
@@ -23,14 +23,11 @@ _ADDED_SINGING = {"sheetsage": 0.06, "hooktheory": 0.04, "mir1k": 0.02}
 def _added(name: str, shares: dict[str, float]) -> MultiPreset:
     """``all_cross_final`` with further members of the given shares; its own members keep the rest."""
     rest = (1.0 - sum(shares.values())) / sum(FINAL_WEIGHTS)
-    members = (*FINAL_MEMBERS, *shares)
-    return MultiPreset(
+    return mix(
         name,
-        members,
+        (*FINAL_MEMBERS, *shares),
         (*(weight * rest for weight in FINAL_WEIGHTS), *shares.values()),
         (*FINAL_VOCABS, *(None for _ in shares)),
-        ("ksh",) * len(members),
-        (20,) * len(members),
     )
 
 

@@ -113,7 +113,7 @@ def preset(
 
     Args:
         name: key of the table.
-        store: folder of the store; also the ``amt-prepare`` command that builds it.
+        store: folder of the store.
         train: split or splits to train on; empty for evaluation only.
         validation: split to validate on; empty for none.
         test: split to test on; empty for none.
@@ -131,5 +131,5 @@ def preset(
         vocab,
         drums,
         octave_free,
-        prepare=f"amt-prepare {store} FOLDER (or amt-prepare import-yourmt3 FOLDER --only {store})",
+        prepare=f"amt-prepare import-yourmt3 FOLDER --only {store}",
     )

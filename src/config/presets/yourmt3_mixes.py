@@ -33,7 +33,7 @@ FINAL_VOCABS = _V6_VOCABS
 """Their evaluation vocabularies."""
 
 
-def _mix(
+def mix(
     name: str,
     presets: Sequence[str],
     weights: Sequence[float],
@@ -42,6 +42,7 @@ def _mix(
     drums: str | None = "ksh",
     files: int = 20,
 ) -> MultiPreset:
+    """A mixture scored by one drum vocabulary, validated on the first ``files`` songs of each set."""
     count = len(presets)
     return MultiPreset(
         name,
@@ -54,7 +55,7 @@ def _mix(
 
 
 def _small(name: str, presets: Sequence[str], weights: Sequence[float]) -> MultiPreset:
-    return _mix(name, presets, weights, drums=None, files=0)
+    return mix(name, presets, weights, drums=None, files=0)
 
 
 def _with_guitar(guitar: str, drums: str = "enstdrums_dtp") -> tuple[str, ...]:
@@ -79,70 +80,70 @@ MULTI: tuple[MultiPreset, ...] = (
     _small("guitarset_pshift_plus_maps", ("guitarset_pshift", "maps_default"), (0.6, 0.4)),
     _small("guitarset_pshift_plus_musicnet_thick", ("guitarset_pshift", "musicnet_thickstun_em"), (0.5, 0.5)),
     _small("multi_sanity_check", ("musicnet_mt3_synth_only",), (1.0,)),
-    _mix("all_mmegs", _with_guitar("guitarset_pshift"), _FIFTHS),
+    mix("all_mmegs", _with_guitar("guitarset_pshift"), _FIFTHS),
     *(
-        _mix(f"all_gt_cv{fold}", _with_guitar(f"guitarset_minus_{style}"), _FIFTHS)
+        mix(f"all_gt_cv{fold}", _with_guitar(f"guitarset_minus_{style}"), _FIFTHS)
         for fold, style in enumerate(("bn", "funk", "ss", "rock", "jazz"))
     ),
-    _mix("all_enstdrums_random", _with_guitar("guitarset", "enstdrums_random"), _FIFTHS),
-    _mix(
+    mix("all_enstdrums_random", _with_guitar("guitarset", "enstdrums_random"), _FIFTHS),
+    mix(
         "all_plus_egmd",
         (*_with_guitar("guitarset", "enstdrums_random_plus_dtd"), "egmd"),
         (0.2, 0.2, 0.2, 0.1, 0.1, 0.2),
     ),
-    _mix("all_dtp_egmd", (*_with_guitar("guitarset"), "egmd"), (0.2, 0.2, 0.2, 0.1, 0.1, 0.2)),
-    _mix("all_weighted_slakh", _MMEG, (0.5, 0.1, 0.1, 0.05, 0.05, 0.2)),
-    _mix(
+    mix("all_dtp_egmd", (*_with_guitar("guitarset"), "egmd"), (0.2, 0.2, 0.2, 0.1, 0.1, 0.2)),
+    mix("all_weighted_slakh", _MMEG, (0.5, 0.1, 0.1, 0.05, 0.05, 0.2)),
+    mix(
         "all_weighted_mt3",
         _with_musicnet("musicnet_mt3", "guitarset_progression_pshift", 6),
         (0.5, 0.1, 0.1, 0.05, 0.05, 0.2),
     ),
-    _mix(
+    mix(
         "all_weighted_mt3_em",
         _with_musicnet("musicnet_mt3_em", "guitarset_progression_pshift", 6),
         (0.5, 0.1, 0.1, 0.05, 0.05, 0.2),
     ),
-    _mix("all_urmp", (*_MMEG, "urmp"), (0.5, 0.2, 0.1, 0.05, 0.05, 0.05, 0.1)),
-    _mix("all_urmp_mt3", _with_musicnet("musicnet_mt3", "guitarset_progression", 7), _URMP_WEIGHTS),
-    _mix("all_urmp_mt3_em", _with_musicnet("musicnet_mt3_em", "guitarset_progression", 7), _URMP_WEIGHTS),
-    _mix("all_maestro", _CROSS, (0.5, 0.1, 0.125, 0.075, 0.025, 0.01, 0.1, 0.1)),
-    _mix("all_maestro_mt3", _with_musicnet("musicnet_mt3", "guitarset_progression", 8), _MAESTRO_WEIGHTS),
-    _mix(
+    mix("all_urmp", (*_MMEG, "urmp"), (0.5, 0.2, 0.1, 0.05, 0.05, 0.05, 0.1)),
+    mix("all_urmp_mt3", _with_musicnet("musicnet_mt3", "guitarset_progression", 7), _URMP_WEIGHTS),
+    mix("all_urmp_mt3_em", _with_musicnet("musicnet_mt3_em", "guitarset_progression", 7), _URMP_WEIGHTS),
+    mix("all_maestro", _CROSS, (0.5, 0.1, 0.125, 0.075, 0.025, 0.01, 0.1, 0.1)),
+    mix("all_maestro_mt3", _with_musicnet("musicnet_mt3", "guitarset_progression", 8), _MAESTRO_WEIGHTS),
+    mix(
         "all_maestro_mt3_em", _with_musicnet("musicnet_mt3_em", "guitarset_progression", 8), _MAESTRO_WEIGHTS
     ),
-    _mix("singing_v1", ("slakh", "mir_st500"), (0.8, 0.2), (None, _VOICE)),
-    _mix("minimal", ("slakh", "mir_st500_voc"), (0.8, 0.2), (None, _VOICE)),
-    _mix("singing_debug", ("mir_st500_voc_debug",), (1.0,), (_VOICE,)),
-    _mix(
+    mix("singing_v1", ("slakh", "mir_st500"), (0.8, 0.2), (None, _VOICE)),
+    mix("minimal", ("slakh", "mir_st500_voc"), (0.8, 0.2), (None, _VOICE)),
+    mix("singing_debug", ("mir_st500_voc_debug",), (1.0,), (_VOICE,)),
+    mix(
         "all_singing_v1",
         tuple("mir_st500" if p == "mir_st500_voc" else p for p in _CROSS),
         _MAESTRO_WEIGHTS,
         _CROSS_VOCABS,
     ),
-    _mix("all_singing_drum_v1", _STEMS, _MAESTRO_WEIGHTS, _CROSS_VOCABS),
-    _mix("all_cross", _CROSS, (0.5, 0.1, 0.125, 0.075, 0.025, 0.01, 0.1, 0.1), _CROSS_VOCABS),
-    _mix("all_cross_rebal", _CROSS, (0.4, 0.15, 0.15, 0.075, 0.025, 0.01, 0.1, 0.1), _CROSS_VOCABS),
-    _mix("all_cross_rebal2", _CROSS, (0.275, 0.19, 0.19, 0.1, 0.025, 0.02, 0.1, 0.1), _CROSS_VOCABS),
-    _mix("all_cross_rebal4", _CROSS, (0.258, 0.19, 0.2, 0.125, 0.022, 0.005, 0.1, 0.1), _CROSS_VOCABS),
-    _mix("all_cross_rebal5", _CROSS, (0.295, 0.19, 0.24, 0.05, 0.02, 0.005, 0.1, 0.1), _CROSS_VOCABS),
-    _mix("all_cross_stem", _STEMS, (0.4, 0.15, 0.15, 0.075, 0.025, 0.01, 0.1, 0.1), _CROSS_VOCABS),
-    _mix("all_cross_stem_rebal3", _STEMS, (0.265, 0.18, 0.21, 0.1, 0.025, 0.02, 0.1, 0.1), _CROSS_VOCABS),
-    _mix("all_cross_v6", _V6, _V6_WEIGHTS, _V6_VOCABS),
-    _mix(
+    mix("all_singing_drum_v1", _STEMS, _MAESTRO_WEIGHTS, _CROSS_VOCABS),
+    mix("all_cross", _CROSS, (0.5, 0.1, 0.125, 0.075, 0.025, 0.01, 0.1, 0.1), _CROSS_VOCABS),
+    mix("all_cross_rebal", _CROSS, (0.4, 0.15, 0.15, 0.075, 0.025, 0.01, 0.1, 0.1), _CROSS_VOCABS),
+    mix("all_cross_rebal2", _CROSS, (0.275, 0.19, 0.19, 0.1, 0.025, 0.02, 0.1, 0.1), _CROSS_VOCABS),
+    mix("all_cross_rebal4", _CROSS, (0.258, 0.19, 0.2, 0.125, 0.022, 0.005, 0.1, 0.1), _CROSS_VOCABS),
+    mix("all_cross_rebal5", _CROSS, (0.295, 0.19, 0.24, 0.05, 0.02, 0.005, 0.1, 0.1), _CROSS_VOCABS),
+    mix("all_cross_stem", _STEMS, (0.4, 0.15, 0.15, 0.075, 0.025, 0.01, 0.1, 0.1), _CROSS_VOCABS),
+    mix("all_cross_stem_rebal3", _STEMS, (0.265, 0.18, 0.21, 0.1, 0.025, 0.02, 0.1, 0.1), _CROSS_VOCABS),
+    mix("all_cross_v6", _V6, _V6_WEIGHTS, _V6_VOCABS),
+    mix(
         "all_cross_v6_geerdes",
         (*_V6, *_GEERDES),
         (0.295, 0.19, 0.19, 0.05, 0.01, 0.005, 0.075, 0.075, 0.01, 0.05, 0.025, 0.025),
         (*_V6_VOCABS, "gm_plus", "gm_plus"),
     ),
-    _mix(
+    mix(
         "all_cross_v6_geerdes_rebal",
         (*_V6, *_GEERDES),
         (0.245, 0.175, 0.19, 0.05, 0.01, 0.005, 0.075, 0.05, 0.01, 0.05, 0.075, 0.075),
         (*_V6_VOCABS, "gm_ext_plus", "gm_ext_plus"),
     ),
-    _mix("all_cross_v7", _V7, _V7_WEIGHTS, _V6_VOCABS),
-    _mix("all_cross_final", FINAL_MEMBERS, FINAL_WEIGHTS, FINAL_VOCABS),
-    _mix(
+    mix("all_cross_v7", _V7, _V7_WEIGHTS, _V6_VOCABS),
+    mix("all_cross_final", FINAL_MEMBERS, FINAL_WEIGHTS, FINAL_VOCABS),
+    mix(
         "all_eval_final",
         (
             *("slakh", "musicnet_thickstun", "musicnet_thickstun_em", "musicnet_thickstun_ext"),
@@ -153,8 +154,8 @@ MULTI: tuple[MultiPreset, ...] = (
         (1.0,) * 15,
         files=0,
     ),
-    _mix("geerdes_eval", ("geerdes_sep", "geerdes"), (1.0, 1.0), ("gm_plus",) * 2, drums="gm", files=0),
-    _mix(
+    mix("geerdes_eval", ("geerdes_sep", "geerdes"), (1.0, 1.0), ("gm_plus",) * 2, drums="gm", files=0),
+    mix(
         "geerdes_half_eval",
         ("geerdes_half_sep", "geerdes_half"),
         (1.0, 1.0),

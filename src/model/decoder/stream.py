@@ -10,6 +10,7 @@ Axes: R rows decoded at a time, N tokens, T frames, D width, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -207,6 +208,13 @@ def decode_stream(
     return _decode(weights, _Waiting(batches), options, constraint, prefix)
 
 
+@contextmanager
+def _exactly(device: torch.device) -> Iterator[None]:
+    """No gradients, and the number formats that the weights were made in."""
+    with torch.inference_mode(), torch.autocast(device.type, enabled=False):
+        yield
+
+
 def _decode(
     weights: DecoderWeights,
     waiting: _Waiting,
@@ -226,29 +234,28 @@ def _decode(
     if prefix is not None:
         prefix = prefix.to(device)
     check_steps = 1 if device.type == "cpu" else ACCELERATOR_CHECK_STEPS
-    with torch.inference_mode(), torch.autocast(device.type, enabled=False):
+    with _exactly(device):
         batch = _Batch(weights, options, constraint, prefix, *first)
     step, all_taken = 0, False
     while True:
         rows: list[Row] = []
         num_rows = batch.state.num_rows
-        with torch.inference_mode(), torch.autocast(device.type, enabled=False):
+        with _exactly(device):
             batch.step()
             step += 1
             ended = int(batch.done.sum()) if step % check_steps == 0 else 0
-            everything = ended == num_rows
-            if ended and not all_taken and (everything or ended >= REPLACE_SHARE * num_rows):
-                places = batch.done.nonzero()[:, 0]
-                new = waiting.take(ended)
-                if new is None:
-                    all_taken = True
-                else:
-                    places = places[: len(new[0])]
-                    rows += batch.finished(places)
-                    batch.replace(places, *new)
-                    all_taken = len(places) < ended
-                    ended -= len(places)
-                    everything = False
+        everything = ended == num_rows
+        new = None
+        if ended and not all_taken and (everything or ended >= REPLACE_SHARE * num_rows):
+            new = waiting.take(ended)  # may run the caller's encoder, under the caller's autocast
+            all_taken = new is None or len(new[0]) < ended
+        with _exactly(device):
+            if new is not None:
+                places = batch.done.nonzero()[: len(new[0]), 0]
+                rows += batch.finished(places)
+                batch.replace(places, *new)
+                ended -= len(places)
+                everything = False
             if ended and all_taken and (everything or ended >= COMPACT_SHARE * num_rows):
                 rows += batch.finished(batch.done.nonzero()[:, 0])
                 if not everything:

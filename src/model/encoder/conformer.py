@@ -16,8 +16,7 @@ from ...config.model import ConformerConfig
 from ..layers.attend import attend
 from ..layers.norms import ENCODER_NORM_EPS
 from ..layers.recompute import LayerStack
-
-ROTARY_BASE = 10000.0
+from ..layers.rotary import ROTARY_BASE
 
 
 class ConformerFeedForward(nn.Module):

@@ -6,7 +6,6 @@ they are written again.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 
@@ -16,10 +15,10 @@ from torch import Tensor
 from ...config import AudioConfig, Experiment, ModelConfig, get_task
 from ..frontend.mel import mel_filters
 from ..layers.positions import sinusoids
+from ..layers.rotary import frequencies
 
 SPARE_POSITIONS = 10
 """Rows that published position tables have beyond the longest sequence."""
-ROTARY_BASE = 10000.0
 
 _PATTERNS = (
     r"spectrogram\.stft\.window",
@@ -52,14 +51,6 @@ def prefix_length(task: str) -> int:
     return max((len(subtask.tokens) for subtask in get_task(task).subtasks.values()), default=0)
 
 
-def rope_frequencies(kind: str, num_rotated: int) -> Tensor:
-    """Radians per position of each turned pair: ``p`` (pixel) or ``l`` (language)."""
-    pairs = num_rotated // 2
-    if kind == "p":
-        return torch.linspace(1.0, 5.0, pairs) * math.pi
-    return 1.0 / ROTARY_BASE ** (torch.arange(pairs).float() * 2 / num_rotated)
-
-
 def computed_tensors(experiment: Experiment) -> dict[str, Tensor]:
     """All such tensors of the published model that ``experiment`` describes, by published name."""
     model = experiment.model
@@ -69,8 +60,7 @@ def computed_tensors(experiment: Experiment) -> dict[str, Tensor]:
         tensors["encoder.encoder.additive_pe.weight"] = sinusoids(torch.arange(rows), model.decoder.d_model)
     if model.encoder_type == "conformer" and model.conformer.position_encoding == "rotary":
         width = model.decoder.d_model // model.conformer.num_heads
-        order = torch.arange(0, width, 2).float()
-        tensors["encoder.embed_positions.inv_freq"] = 1.0 / ROTARY_BASE ** (order / width)
+        tensors["encoder.embed_positions.inv_freq"] = frequencies("l", width).float()
     if model.encoder_type == "perceiver-tf" and model.encoder.position_encoding == "rope":
         tensors.update(_rope(model))
     if model.decoder.position_encoding == "sinusoidal":
@@ -106,7 +96,7 @@ def _frontend(audio: AudioConfig) -> dict[str, Tensor]:
 
 def _rope(model: ModelConfig) -> dict[str, Tensor]:
     encoder = model.encoder
-    sca, latent, temporal = (rope_frequencies(kind, encoder.num_rotated) for kind in encoder.rope_types)
+    sca, latent, temporal = (frequencies(kind, encoder.num_rotated).float() for kind in encoder.rope_types)
     tensors = {
         "encoder.rotary_emb_sca.freqs": sca,
         "encoder.rotary_emb_latent.freqs": latent,

@@ -12,19 +12,21 @@ from torch import Tensor
 
 from ...config import Experiment
 from ...config.leaves import replace_leaves
+from ...config.names import listing
 from ...config.published_models import PUBLISHED_MODELS, get_published_model
 from ...tokenizer import NoteTokenizer
-from ..build import build_model
+from ..build import build_from
 from ..checkpoint_content import Say, check_target, silent, weights_only_content, write_with_sidecar
 from ..checkpoint_file import WEIGHTS_PREFIX, load_weights
 from ..transcriber import Transcriber
 from .computed import differing, is_computed
 from .foreign_file import ForeignCheckpoint, read_foreign
 from .names import NameTable
-from .structure import kinds_differing, network_leaves, similar_model
+from .structure import check_kind, network_leaves, similar_model
 from .tokens import token_leaves
 
-_MAX_NAMED = 12
+MAX_NAMED = 12
+"""Weights that a message names."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def convert_checkpoint(
     say(f"{src.name} is {_kind(experiment, found)}")
     weights, num_computed = own_weights(foreign, experiment)
     say(f"{len(weights)} weights fit, {num_computed} computed tensors are as published")
-    model = build_from(experiment)
+    model = blank_network(experiment)
     load_weights(model, weights, src)
     state = {WEIGHTS_PREFIX + name: value for name, value in model.state_dict().items()}
     say(f"writing {dst}")
@@ -130,12 +132,7 @@ def describe(
     """
     leaves, assumed = network_leaves(foreign, layout)
     if layout is not None:
-        wrong = kinds_differing(leaves, layout)
-        if wrong:
-            phrases = [f"{name.removeprefix('model.')} is {leaves.get(name, 'another')}" for name in wrong]
-            other = similar_model(leaves)
-            hint = f"; it looks like {other}" if other is not None else ""
-            raise ValueError(f"{foreign.path} is no {layout}: {', '.join(phrases)}{hint}")
+        check_kind(foreign.path, leaves, layout)
     found = layout or similar_model(leaves)
     row = PUBLISHED_MODELS[found] if found is not None else {}
     leaves = leaves | token_leaves(foreign, leaves, row, task, segment_samples)
@@ -149,41 +146,26 @@ def own_weights(foreign: ForeignCheckpoint, experiment: Experiment) -> tuple[dic
         ValueError: lists weights that have no place, and computed tensors with other values.
     """
     learned = {name: value for name, value in foreign.weights.items() if not is_computed(name)}
-    weights, unknown = NameTable(experiment.model).to_ours(learned)
+    weights, unknown = NameTable.of(experiment.model).to_ours(learned)
     if unknown:
-        more = f" and {len(unknown) - _MAX_NAMED} more" if len(unknown) > _MAX_NAMED else ""
         raise ValueError(
             f"{foreign.path}: {len(unknown)} of {len(learned)} weights have no place in the model: "
-            f"{', '.join(unknown[:_MAX_NAMED])}{more}"
+            f"{listing(unknown, MAX_NAMED)}"
         )
     wrong = differing(foreign.weights, experiment)
     if wrong:
         raise ValueError(
             f"{foreign.path}: {len(wrong)} tensors that a formula gives are not as published, so the model "
-            f"would differ: {'; '.join(wrong[:_MAX_NAMED])}"
+            f"would differ: {listing(wrong, MAX_NAMED, '; ')}"
         )
     whole = {name: value.float() if value.is_floating_point() else value for name, value in weights.items()}
     return whole, len(foreign.weights) - len(learned)
 
 
-def build_from(experiment: Experiment) -> Transcriber:
+def blank_network(experiment: Experiment) -> Transcriber:
     """The network of an experiment with random weights; the global generator is left as it was."""
-    tokenizer = NoteTokenizer.from_task(
-        experiment.task,
-        segment_samples=experiment.audio.segment_samples,
-        max_length=experiment.event_length,
-        sample_rate=experiment.audio.sample_rate,
-    )
     with torch.random.fork_rng(devices=[]):
-        return build_model(
-            experiment.model,
-            experiment.audio,
-            tokenizer.vocab_size,
-            tokenizer.num_channels,
-            pad_id=tokenizer.pad_id,
-            eos_id=tokenizer.eos_id,
-            max_length=tokenizer.sequence_length,
-        )
+        return build_from(experiment, NoteTokenizer.from_experiment(experiment))
 
 
 def _kind(experiment: Experiment, layout: str | None) -> str:

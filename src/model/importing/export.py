@@ -13,16 +13,15 @@ from torch import Tensor
 
 from ...config import Experiment
 from ...config.leaves import leaves as leaves_of
+from ...config.names import listing
 from ...config.published_models import get_published_model
 from ..checkpoint_content import Say, check_target, silent
 from ..checkpoint_file import experiment_of, load_weights, model_weights, read_checkpoint
 from ..checkpoint_write import write_checkpoint
 from .computed import computed_tensors
-from .convert import build_from
+from .convert import MAX_NAMED, blank_network
 from .names import NameTable
-from .structure import kinds_differing, similar_model
-
-_MAX_NAMED = 12
+from .structure import check_kind, similar_model
 
 
 @dataclass(frozen=True)
@@ -70,15 +69,12 @@ def export_checkpoint(
     experiment = experiment_of(checkpoint, src)
     leaves = dict(leaves_of(experiment))
     if layout is not None:
-        wrong = kinds_differing(leaves, layout)
-        if wrong:
-            phrases = [f"{name.removeprefix('model.')} is {leaves[name]}" for name in wrong]
-            raise ValueError(f"{src} is no {layout}: {', '.join(phrases)}")
+        check_kind(src, leaves, layout)
     foreign_parts = unpublished(experiment)
     if foreign_parts:
         raise ValueError(f"{src}: the published code has no {', no '.join(foreign_parts)}")
     weights = model_weights(checkpoint, src)
-    load_weights(build_from(experiment), weights, src)
+    load_weights(blank_network(experiment), weights, src)
     state = published_state(weights, experiment, src)
     found = layout or similar_model(leaves)
     say(f"writing {dst}")
@@ -99,12 +95,11 @@ def published_state(weights: Mapping[str, Tensor], experiment: Experiment, path:
     Raises:
         ValueError: lists weights that the published code does not have.
     """
-    state, unknown = NameTable(experiment.model).to_published(weights)
+    state, unknown = NameTable.of(experiment.model).to_published(weights)
     if unknown:
-        more = f" and {len(unknown) - _MAX_NAMED} more" if len(unknown) > _MAX_NAMED else ""
         raise ValueError(
             f"{path}: the published code has no place for {len(unknown)} weights: "
-            f"{', '.join(unknown[:_MAX_NAMED])}{more}"
+            f"{listing(unknown, MAX_NAMED)}"
         )
     return computed_tensors(experiment) | {name: value.contiguous() for name, value in state.items()}
 

@@ -12,32 +12,30 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
 
 from ..checkpoint_file import unwrapped_name
-from ..checkpoint_header import diagnose_file
+from ..checkpoint_header import InertObject, PlainOrderedDict, diagnose_file
 
 DROPPED_PREFIXES = ("pitchshift.",)
 """Weights that no model of ours has and that hold nothing learnt: kernels of the pitch shifter."""
 
 
-class ForeignObject:
+class ForeignObject(InertObject):
     """Stands for an object of an unknown class; calling it does nothing."""
 
     foreign_name = ""
     """Module and name of the class in the file."""
+    attributes: dict[str, Any]
+    """What the file says the object's attributes, or the entries of a dictionary of its own kind, are."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> ForeignObject:
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
         instance = super().__new__(cls)
         instance.__dict__["attributes"] = {}
         return instance
-
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        self.attributes: dict[str, Any]
-        """What the file says the object's attributes, or the entries of a dictionary of its own kind, are."""
 
     def __setstate__(self, state: object) -> None:
         parts = state if isinstance(state, tuple) else (state,)
@@ -51,19 +49,6 @@ class ForeignObject:
     def __setitem__(self, key: object, value: object) -> None:
         if isinstance(key, str):
             self.attributes[key] = value
-
-    def append(self, item: object) -> None:
-        """Elements of foreign lists are dropped."""
-
-    def extend(self, items: object) -> None:
-        """Elements of foreign lists are dropped."""
-
-    def add(self, item: object) -> None:
-        """Elements of foreign sets are dropped."""
-
-
-class _OrderedDict(dict[Any, Any]):
-    """An ordered dictionary that may carry attributes (a state dict's ``_metadata``)."""
 
 
 class _DefaultDict(dict[Any, Any]):
@@ -91,7 +76,7 @@ def _known() -> dict[tuple[str, str], Any]:
     """What may be made from a file, by module and name: tensors, their types, and containers."""
     rebuild = cast(Any, torch._utils)
     known: dict[tuple[str, str], Any] = {
-        ("collections", "OrderedDict"): _OrderedDict,
+        ("collections", "OrderedDict"): PlainOrderedDict,
         ("collections", "defaultdict"): _DefaultDict,
         ("builtins", "set"): set,
         ("builtins", "frozenset"): frozenset,

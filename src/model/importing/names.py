@@ -36,26 +36,36 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _PERCEIVER = "encoder.blocks.{b}."
 _CROSS = (_PERCEIVER + "spectral_cross_attention.", _PERCEIVER + "cross_attention.")
 _LAYER = (_PERCEIVER + "{kind}_transformer.{i}.", _PERCEIVER + "{kind}_layers.{i}.")
-_T5_ENCODER = ("encoder.encoder.block.{i}.layer.", "encoder.layers.{i}.")
-_T5_DECODER = ("decoder.decoder.block.{i}.layer.", "decoder.layers.{i}.")
-_CONFORMER_LAYER = "encoder.layers.{i}."
 
 Pairs = tuple[tuple[str, str], ...]
+
+
+def t5_stack(theirs: str, ours: str, *, has_cross_attention: bool) -> Pairs:
+    """Pairs of a stack of T5 whose names begin with ``theirs`` and ``ours``."""
+    block, layer = theirs + "block.{i}.layer.", ours + "layers.{i}."
+    cross: Pairs = (
+        (block + "1.EncDecAttention.{qkvo}.weight", layer + "cross_attention.{qkvo}.weight"),
+        (block + "1.layer_norm.weight", layer + "cross_norm.weight"),
+    )
+    last = block + ("2." if has_cross_attention else "1.")
+    return (
+        (block + "0.SelfAttention.{qkvo}.weight", layer + "self_attention.{qkvo}.weight"),
+        (block + "0.layer_norm.weight", layer + "self_norm.weight"),
+        *(cross if has_cross_attention else ()),
+        (last + "DenseReluDense.{wi}.weight", layer + "feed_forward.{wi}.weight"),
+        (last + "layer_norm.weight", layer + "ff_norm.weight"),
+        (
+            theirs + "block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+            ours + "relative_bias.weight",
+        ),
+        (theirs + "final_layer_norm.weight", ours + "final_norm.weight"),
+    )
+
 
 _EVERYWHERE: Pairs = (
     ("lm_head.lm_head.weight", "decoder.lm_head.weight"),
     ("embed_tokens.weight", "decoder.embed.weight"),
-    (_T5_DECODER[0] + "0.SelfAttention.{qkvo}.weight", _T5_DECODER[1] + "self_attention.{qkvo}.weight"),
-    (_T5_DECODER[0] + "0.layer_norm.weight", _T5_DECODER[1] + "self_norm.weight"),
-    (_T5_DECODER[0] + "1.EncDecAttention.{qkvo}.weight", _T5_DECODER[1] + "cross_attention.{qkvo}.weight"),
-    (_T5_DECODER[0] + "1.layer_norm.weight", _T5_DECODER[1] + "cross_norm.weight"),
-    (_T5_DECODER[0] + "2.DenseReluDense.{wi}.weight", _T5_DECODER[1] + "feed_forward.{wi}.weight"),
-    (_T5_DECODER[0] + "2.layer_norm.weight", _T5_DECODER[1] + "ff_norm.weight"),
-    (
-        "decoder.decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-        "decoder.relative_bias.weight",
-    ),
-    ("decoder.decoder.final_layer_norm.weight", "decoder.final_norm.weight"),
+    *t5_stack("decoder.decoder.", "decoder.", has_cross_attention=True),
 )
 _PERCEIVER_TF: Pairs = (
     ("encoder.latent_array.latents", "encoder.latents"),
@@ -112,43 +122,27 @@ _PRE_DECODERS: Mapping[str, Pairs] = {
     "mc_shared_linear": (("pre_decoder.0.linear.weight", "pre_decoder.weight"),),
     "none": (),
 }
-_T5: Pairs = (
-    (_T5_ENCODER[0] + "0.SelfAttention.{qkvo}.weight", _T5_ENCODER[1] + "self_attention.{qkvo}.weight"),
-    (_T5_ENCODER[0] + "0.layer_norm.weight", _T5_ENCODER[1] + "self_norm.weight"),
-    (_T5_ENCODER[0] + "1.DenseReluDense.{wi}.weight", _T5_ENCODER[1] + "feed_forward.{wi}.weight"),
-    (_T5_ENCODER[0] + "1.layer_norm.weight", _T5_ENCODER[1] + "ff_norm.weight"),
-    (
-        "encoder.encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-        "encoder.relative_bias.weight",
-    ),
-    ("encoder.encoder.final_layer_norm.weight", "encoder.final_norm.weight"),
+_T5 = t5_stack("encoder.encoder.", "encoder.", has_cross_attention=False)
+_CONFORMER_LAYER: Pairs = (
+    ("ffn{n}_layer_norm.{wb}", "feed_forward{n}.norm.{wb}"),
+    ("ffn{n}.intermediate_dense.{wb}", "feed_forward{n}.dense1.{wb}"),
+    ("ffn{n}.output_dense.{wb}", "feed_forward{n}.dense2.{wb}"),
+    ("self_attn_layer_norm.{wb}", "attention.norm.{wb}"),
+    ("self_attn.linear_q.{wb}", "attention.query.{wb}"),
+    ("self_attn.linear_k.{wb}", "attention.key.{wb}"),
+    ("self_attn.linear_v.{wb}", "attention.value.{wb}"),
+    ("self_attn.linear_out.{wb}", "attention.output.{wb}"),
+    ("self_attn.linear_pos.weight", "attention.distance.weight"),
+    ("self_attn.pos_bias_u", "attention.content_bias"),
+    ("self_attn.pos_bias_v", "attention.distance_bias"),
+    ("conv_module.layer_norm.{wb}", "convolution.norm.{wb}"),
+    ("conv_module.pointwise_conv{n}.weight", "convolution.pointwise{n}.weight"),
+    ("conv_module.depthwise_conv.weight", "convolution.depthwise.weight"),
+    ("conv_module.batch_norm.{leaf}", "convolution.batch_norm.{leaf}"),
+    ("final_layer_norm.{wb}", "norm.{wb}"),
 )
 _CONFORMER: Pairs = (
-    (_CONFORMER_LAYER + "ffn{n}_layer_norm.{wb}", _CONFORMER_LAYER + "feed_forward{n}.norm.{wb}"),
-    (_CONFORMER_LAYER + "ffn{n}.intermediate_dense.{wb}", _CONFORMER_LAYER + "feed_forward{n}.dense1.{wb}"),
-    (_CONFORMER_LAYER + "ffn{n}.output_dense.{wb}", _CONFORMER_LAYER + "feed_forward{n}.dense2.{wb}"),
-    (_CONFORMER_LAYER + "self_attn_layer_norm.{wb}", _CONFORMER_LAYER + "attention.norm.{wb}"),
-    (_CONFORMER_LAYER + "self_attn.linear_q.{wb}", _CONFORMER_LAYER + "attention.query.{wb}"),
-    (_CONFORMER_LAYER + "self_attn.linear_k.{wb}", _CONFORMER_LAYER + "attention.key.{wb}"),
-    (_CONFORMER_LAYER + "self_attn.linear_v.{wb}", _CONFORMER_LAYER + "attention.value.{wb}"),
-    (_CONFORMER_LAYER + "self_attn.linear_out.{wb}", _CONFORMER_LAYER + "attention.output.{wb}"),
-    (_CONFORMER_LAYER + "self_attn.linear_pos.weight", _CONFORMER_LAYER + "attention.distance.weight"),
-    (_CONFORMER_LAYER + "self_attn.pos_bias_u", _CONFORMER_LAYER + "attention.content_bias"),
-    (_CONFORMER_LAYER + "self_attn.pos_bias_v", _CONFORMER_LAYER + "attention.distance_bias"),
-    (_CONFORMER_LAYER + "conv_module.layer_norm.{wb}", _CONFORMER_LAYER + "convolution.norm.{wb}"),
-    (
-        _CONFORMER_LAYER + "conv_module.pointwise_conv{n}.weight",
-        _CONFORMER_LAYER + "convolution.pointwise{n}.weight",
-    ),
-    (
-        _CONFORMER_LAYER + "conv_module.depthwise_conv.weight",
-        _CONFORMER_LAYER + "convolution.depthwise.weight",
-    ),
-    (
-        _CONFORMER_LAYER + "conv_module.batch_norm.{leaf}",
-        _CONFORMER_LAYER + "convolution.batch_norm.{leaf}",
-    ),
-    (_CONFORMER_LAYER + "final_layer_norm.{wb}", _CONFORMER_LAYER + "norm.{wb}"),
+    *(("encoder.layers.{i}." + theirs, "encoder.layers.{i}." + ours) for theirs, ours in _CONFORMER_LAYER),
     ("encoder.layer_norm.{wb}", "encoder.norm.{wb}"),
 )
 
@@ -170,15 +164,19 @@ def _pairs(model: ModelConfig) -> Pairs:
 
 
 class NameTable:
-    """The names of one network's weights, ours and the published ones.
+    """The names of one network's weights, ours and the published ones: pairs of templates."""
 
-    Raises:
-        ValueError: the network has a part that no published checkpoint has.
-    """
-
-    def __init__(self, model: ModelConfig) -> None:
-        pairs = _pairs(model)
+    def __init__(self, pairs: Pairs) -> None:
         self._pairs = [(_compile(published), _compile(ours), published, ours) for published, ours in pairs]
+
+    @classmethod
+    def of(cls, model: ModelConfig) -> NameTable:
+        """The table of a network.
+
+        Raises:
+            ValueError: the network has a part that no published checkpoint has.
+        """
+        return cls(_pairs(model))
 
     def our_name(self, published: str) -> tuple[str, int | None] | None:
         """The name in this network, and the expert's number where experts are one tensor; None: it has no

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch import Tensor
 from ...config import Experiment
 from ...config.leaves import leaves as leaves_of
 from ...config.published_models import PUBLISHED_MODELS
-from .computed import rope_frequencies
+from ..layers.rotary import frequencies
 from .foreign_file import ForeignCheckpoint
 from .shapes import (
     Leaves,
@@ -140,7 +141,7 @@ def _quirks(weights: Weights, leaves: Leaves) -> Leaves:
 
 
 def _rope_type(freqs: Tensor) -> str:
-    return min("pl", key=lambda kind: float((rope_frequencies(kind, 2 * len(freqs)) - freqs).abs().max()))
+    return min("pl", key=lambda kind: float((frequencies(kind, 2 * len(freqs)) - freqs).abs().max()))
 
 
 def similar_model(leaves: Mapping[str, Any]) -> str | None:
@@ -151,6 +152,20 @@ def similar_model(leaves: Mapping[str, Any]) -> str | None:
         return sum(_value(PUBLISHED_MODELS[name], leaf) == value for leaf, value in leaves.items())
 
     return max(fitting, key=agreement, default=None)
+
+
+def check_kind(path: Path, leaves: Mapping[str, Any], layout: str) -> None:
+    """Refuse a network that is of another kind than a published model.
+
+    Raises:
+        ValueError: names the parts, and the published model that it looks like.
+    """
+    wrong = kinds_differing(leaves, layout)
+    if wrong:
+        phrases = [f"{name.removeprefix('model.')} is {leaves.get(name, 'another')}" for name in wrong]
+        other = similar_model(leaves)
+        hint = f"; it looks like {other}" if other is not None else ""
+        raise ValueError(f"{path} is no {layout}: {', '.join(phrases)}{hint}")
 
 
 def kinds_differing(leaves: Mapping[str, Any], layout: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...config import get_task, list_tasks
 from ...tokenizer import NoteTokenizer
+from ..encoder.perceiver_tf import SPARE_FRAMES
 from .computed import SPARE_POSITIONS, prefix_length
 from .foreign_file import ForeignCheckpoint
 
@@ -64,7 +65,7 @@ def _num_frames(foreign: ForeignCheckpoint, leaves: Mapping[str, Any]) -> int | 
     if leaves.get("model.encoder.position_encoding") not in ("trainable", "td", "tk", "kdt"):
         return None
     table = next(foreign.weights[name] for name in _TABLES if name in foreign.weights)
-    return table.shape[0] - SPARE_POSITIONS
+    return table.shape[0] - SPARE_FRAMES
 
 
 def _tasks(
@@ -76,10 +77,9 @@ def _tasks(
     stored = foreign.setting("task_manager", "task_name")
     multi = leaves["model.decoder_type"] == "multi-t5"
     fitting = [name for name in list_tasks() if bool(get_task(name).channels) == multi]
-    first = [name for name in (stored, row.get("task")) if name in fitting]
-    if isinstance(stored, str) and stored in fitting:
+    if stored in fitting:
         return [stored]
-    return list(dict.fromkeys([*first, *fitting]))
+    return sorted(fitting, key=lambda name: name != row.get("task"))
 
 
 def _segments(foreign: ForeignCheckpoint, row: Mapping[str, Any], samples: int | None) -> list[int]:

@@ -17,6 +17,8 @@ FRAME_BASE = 1000.0
 over segments of seconds."""
 T5_NUM_BUCKETS = 32
 """Distance buckets of T5's relative bias."""
+T5_MAX_DISTANCE = 128
+"""Distance from which on all share the last bucket."""
 
 
 def sinusoids(positions: Tensor, width: int, base: float = TOKEN_BASE) -> Tensor:
@@ -32,15 +34,15 @@ def sinusoids(positions: Tensor, width: int, base: float = TOKEN_BASE) -> Tensor
     return table.float()
 
 
-def causal_buckets(distance: Tensor, num_buckets: int = T5_NUM_BUCKETS, max_distance: int = 128) -> Tensor:
+def causal_buckets(distance: Tensor, num_buckets: int = T5_NUM_BUCKETS) -> Tensor:
     """Bucket of each distance back in time (0 = itself) of T5's relative bias (Raffel et al. 2020).
 
-    The first half of the buckets are exact, the rest grow logarithmically up to ``max_distance``.
+    The first half of the buckets are exact, the rest grow logarithmically up to ``T5_MAX_DISTANCE``.
     Negative distances (the future) fall in bucket 0; a causal mask hides them.
     """
     distance = distance.clamp(min=0)
     num_exact = num_buckets // 2
-    scale = (num_buckets - num_exact) / math.log(max_distance / num_exact)
+    scale = (num_buckets - num_exact) / math.log(T5_MAX_DISTANCE / num_exact)
     large = num_exact + (torch.log(distance.clamp(min=1).float() / num_exact) * scale).long()
     return torch.where(distance < num_exact, distance, large.clamp(max=num_buckets - 1))
 

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-LANGUAGE_BASE = 10000.0
+ROTARY_BASE = 10000.0
 PIXEL_MAX_FREQUENCY = 10.0
 
 
@@ -20,19 +20,22 @@ def rotations(kind: str, num_positions: int, num_rotated: int, device: torch.dev
     ``kind`` ``l`` counts positions and turns pair m by ``position / 10000^(2m/R)``; ``p`` spreads positions
     over [-1, 1] and turns by π to 5π times these.
     """
-    pairs = num_rotated // 2
     if kind == "l":
         positions = torch.arange(num_positions, dtype=torch.float64, device=device)
-        order = torch.arange(pairs, dtype=torch.float64, device=device)
-        frequencies = LANGUAGE_BASE ** (-2.0 * order / num_rotated)
     else:
-        assert kind == "p", kind
         positions = torch.linspace(-1.0, 1.0, num_positions, dtype=torch.float64, device=device)
-        frequencies = (
-            torch.linspace(1.0, PIXEL_MAX_FREQUENCY / 2, pairs, dtype=torch.float64, device=device) * math.pi
-        )
-    angles = positions[:, None, None] * frequencies
+    angles = positions[:, None, None] * frequencies(kind, num_rotated, device)
     return torch.stack([angles.cos(), angles.sin()]).float()
+
+
+def frequencies(kind: str, num_rotated: int, device: torch.device | None = None) -> Tensor:
+    """(R/2,) float64 radians per unit of position of each turned pair."""
+    pairs = num_rotated // 2
+    if kind == "l":
+        return ROTARY_BASE ** (-2.0 * torch.arange(pairs, dtype=torch.float64, device=device) / num_rotated)
+    assert kind == "p", kind
+    highest = PIXEL_MAX_FREQUENCY / 2
+    return torch.linspace(1.0, highest, pairs, dtype=torch.float64, device=device) * math.pi
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:

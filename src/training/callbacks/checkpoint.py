@@ -7,10 +7,8 @@ import json
 import math
 import secrets
 import signal
-import threading
 import time
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -18,7 +16,7 @@ from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.trainer.states import TrainerFn
 
-from ...config import CheckpointConfig, nearest
+from ...config import CheckpointConfig, unknown_name
 from ...model.checkpoint_header import (
     CALLBACK_KEY,
     file_stamp,
@@ -31,9 +29,8 @@ from ...model.checkpoint_names import LAST_NAME
 from ...model.checkpoint_write import CheckpointWriteError, write_text
 from ..checkpoint_io import copy_file
 from ..run_folder import remove_stale_temporaries
+from ..signals import SignalMemory
 from .ranking import Ranking, Row, check_template_names, file_name, scores_in_names, validate_template
-
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 def current_step(trainer: pl.Trainer) -> int:
@@ -78,7 +75,6 @@ class CustomModelCheckpoint(Checkpoint):
         self.last_validated_step = -1
         self.last_score: float | None = None
         self.last_error: str | None = None
-        self.received_signal: signal.Signals | None = None
         self._ranking = Ranking(config.mode, config.save_top_k)
         self._lineage: list[tuple[str, int]] = []
         self._removed: list[str] = []
@@ -88,7 +84,12 @@ class CustomModelCheckpoint(Checkpoint):
         self._monitor_seen = False
         self._in_validation = False
         self._known_keys: set[str] = set()
-        self._old_handlers: dict[signal.Signals, Any] = {}
+        self._signals = SignalMemory()
+
+    @property
+    def received_signal(self) -> signal.Signals | None:
+        """The signal that this process got, if any."""
+        return self._signals.received
 
     @property
     def state_key(self) -> str:
@@ -161,7 +162,7 @@ class CustomModelCheckpoint(Checkpoint):
         if step > 0 and not self._lineage:
             self._lineage = [("unknown", 0)]
         self._lineage.append((secrets.token_hex(8), step))
-        self._install_handlers()
+        self._signals.install()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -212,13 +213,13 @@ class CustomModelCheckpoint(Checkpoint):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save the end of fit, unless this step is saved already; give the signals back."""
         self._save(trainer, pl_module, [])
-        self._restore_handlers()
+        self._signals.restore()
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
         """Give the signals back; nothing is saved, the last save point stands."""
-        self._restore_handlers()
+        self._signals.restore()
 
     def signal_flag(self) -> int:
         """1 once this process got SIGTERM or SIGUSR1, else 0; reduce with MAX over the ranks at each step."""
@@ -349,30 +350,8 @@ class CustomModelCheckpoint(Checkpoint):
         self._remove_fallen()
 
     def _unknown_monitor(self, keys: set[str]) -> ValueError:
-        close = nearest(self.config.monitor, keys)
-        known = ", ".join(sorted(keys))
-        hint = f"near ones: {', '.join(close)}; " if close else ""
-        return ValueError(
-            f"the checkpoint monitor {self.config.monitor!r} is not among the validation's keys: "
-            f"{hint}logged are {known}"
-        )
+        return unknown_name("checkpoint monitor", self.config.monitor, keys)
 
     @staticmethod
     def _in_fit(trainer: pl.Trainer) -> bool:
         return trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking
-
-    # --- signals ------------------------------------------------------------------------------------
-
-    def _install_handlers(self) -> None:
-        """Replace the handlers, Lightning's among them: it broadcasts and raises in the handler."""
-        if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                self._old_handlers[number] = signal.signal(number, self._on_signal)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.received_signal = signal.Signals(number)
-
-    def _restore_handlers(self) -> None:
-        for number, handler in self._old_handlers.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-        self._old_handlers = {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from amt.config import T5DecoderConfig
 from amt.model.decoder import DecoderWeights, DecodingOptions, T5Decoder, decode_stream, generate
 from amt.model.decoder.choice import draws, sample, token_log_probs
 from amt.model.decoder.products import BlockProduct, CastProduct, Int8Product, resolve_precision
@@ -17,19 +18,7 @@ EOS, TOKENS, LENGTH = 1, 40, 120
 POSITIONS = ["sinusoidal", "trainable"]
 
 
-def decoder_that_ends(positions: str, logit_scale: float = 1.0) -> T5Decoder:
-    """Random weights under which rows end at many different steps."""
-    torch.manual_seed(2)
-    config = T5DecoderConfig(d_model=32, num_heads=4, d_kv=8, num_layers=2, position_encoding=positions)
-    decoder = T5Decoder(config, TOKENS, LENGTH, logit_scale).eval()
-    decoder.lm_head.weight.data.normal_()
-    decoder.lm_head.weight.data[EOS] *= 1.8 if positions == "trainable" else 1.0
-    for name, parameter in decoder.named_parameters():
-        if "norm" in name:
-            parameter.data.uniform_(0.5, 1.5)
-        elif name.endswith(("attention.o.weight", ".wo.weight")):
-            parameter.data.mul_(3.0)
-    return decoder
+Maker = Callable[..., T5Decoder]
 
 
 def shifted(ids: Tensor) -> Tensor:
@@ -48,8 +37,8 @@ def lengths_of(ids: Tensor) -> list[int]:
 
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("max_rows", [1, 3, 7, 50])
-def test_joining_rows_change_nothing(positions: str, max_rows: int) -> None:
-    decoder, memory = decoder_that_ends(positions), torch.randn(23, 5, 32)
+def test_joining_rows_change_nothing(decoder_that_ends: Maker, positions: str, max_rows: int) -> None:
+    decoder, memory = decoder_that_ends(positions, LENGTH), torch.randn(23, 5, 32)
     options = DecodingOptions(LENGTH, 0, EOS, max_rows=23)
     together = generate(decoder, memory, options).ids
     weights = DecoderWeights(decoder)
@@ -65,8 +54,10 @@ def test_joining_rows_change_nothing(positions: str, max_rows: int) -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_a_full_batch_as_long_as_rows_wait(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder, memory = decoder_that_ends(positions), torch.randn(40, 5, 32)
+def test_a_full_batch_as_long_as_rows_wait(
+    decoder_that_ends: Maker, positions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder, memory = decoder_that_ends(positions, LENGTH), torch.randn(40, 5, 32)
     sizes: list[int] = []
     step = DecodingState.step
     monkeypatch.setattr(
@@ -84,8 +75,10 @@ def test_a_full_batch_as_long_as_rows_wait(positions: str, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize(("temperature", "top_p"), [(0.0, 1.0), (1.0, 1.0), (0.7, 0.8)])
-def test_log_probs_are_those_of_teacher_forcing(positions: str, temperature: float, top_p: float) -> None:
-    decoder, memory = decoder_that_ends(positions, logit_scale=0.5), torch.randn(12, 5, 32)
+def test_log_probs_are_those_of_teacher_forcing(
+    decoder_that_ends: Maker, positions: str, temperature: float, top_p: float
+) -> None:
+    decoder, memory = decoder_that_ends(positions, LENGTH, logit_scale=0.5), torch.randn(12, 5, 32)
     options = DecodingOptions(60, 0, EOS, temperature, top_p, seed=3, with_log_probs=True, max_rows=5)
     ids, log_probs = generate(decoder, memory, options)
     assert log_probs is not None
@@ -97,8 +90,8 @@ def test_log_probs_are_those_of_teacher_forcing(positions: str, temperature: flo
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_draws_depend_on_seed_and_row_only(positions: str) -> None:
-    decoder, memory = decoder_that_ends(positions), torch.randn(9, 5, 32)
+def test_draws_depend_on_seed_and_row_only(decoder_that_ends: Maker, positions: str) -> None:
+    decoder, memory = decoder_that_ends(positions, LENGTH), torch.randn(9, 5, 32)
 
     def drawn(seed: int, max_rows: int) -> Tensor:
         return generate(decoder, memory, DecodingOptions(50, 0, EOS, 1.0, 1.0, seed, max_rows=max_rows)).ids
@@ -137,8 +130,8 @@ def test_token_log_probs() -> None:
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_forced_tokens(positions: str) -> None:
-    decoder, memory = decoder_that_ends(positions), torch.randn(6, 5, 32)
+def test_forced_tokens(decoder_that_ends: Maker, positions: str) -> None:
+    decoder, memory = decoder_that_ends(positions, LENGTH), torch.randn(6, 5, 32)
     prefix = torch.tensor([[7, 8, 9], [7, 0, 0], [0, 0, 0], [9, 9, 0], [3, 4, 5], [EOS, 0, 0]])
     ids = generate(decoder, memory, DecodingOptions(30, 0, EOS, max_rows=2), prefix=prefix).ids
     for row, forced in zip(ids, prefix, strict=True):
@@ -180,9 +173,9 @@ class Countdown:
 
 @pytest.mark.parametrize("max_rows", [2, 5, 20])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_constraints_follow_their_rows(max_rows: int, temperature: float) -> None:
+def test_constraints_follow_their_rows(decoder_that_ends: Maker, max_rows: int, temperature: float) -> None:
     lengths = [5, 1, 70, 3, 3, 90, 1, 2, 40, 4, 4, 80]
-    decoder, memory = decoder_that_ends("sinusoidal"), torch.randn(12, 5, 32)
+    decoder, memory = decoder_that_ends("sinusoidal", LENGTH), torch.randn(12, 5, 32)
     options = DecodingOptions(LENGTH, 0, EOS, temperature, seed=4, max_rows=max_rows)
     ids = generate(decoder, memory, options, constraint=Countdown(lengths)).ids
     assert lengths_of(ids) == lengths
@@ -219,8 +212,10 @@ def test_precision_names() -> None:
 
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize(("precision", "tolerance"), [("32", 1e-4), ("bf16", 0.25), ("int8", 0.6)])
-def test_precisions_follow_the_whole_pass(positions: str, precision: str, tolerance: float) -> None:
-    decoder, memory = decoder_that_ends(positions), torch.randn(8, 5, 32)
+def test_precisions_follow_the_whole_pass(
+    decoder_that_ends: Maker, positions: str, precision: str, tolerance: float
+) -> None:
+    decoder, memory = decoder_that_ends(positions, LENGTH), torch.randn(8, 5, 32)
     ids = torch.randint(2, TOKENS, (8, 20))
     want = whole_pass_logits(decoder, ids, memory)
     with torch.inference_mode():
@@ -247,7 +242,24 @@ def test_options_are_checked(field: str, value: float, message: str) -> None:
         DecodingOptions(**({"max_length": 5} | {field: value}))
 
 
-def test_nothing_to_decode() -> None:
-    weights = DecoderWeights(decoder_that_ends("sinusoidal"))
+def test_nothing_to_decode(decoder_that_ends: Maker) -> None:
+    weights = DecoderWeights(decoder_that_ends("sinusoidal", LENGTH))
     assert list(decode_stream(weights, [], DecodingOptions(5, 0, EOS))) == []
     assert list(decode_stream(weights, [torch.zeros(0, 5, 32)], DecodingOptions(5, 0, EOS))) == []
+
+
+def test_batches_are_made_under_the_autocast_of_the_caller(decoder_that_ends: Maker) -> None:
+    """Those that are made while others are decoded too."""
+    seen = []
+
+    def batches() -> Iterator[Tensor]:
+        for _ in range(4):
+            seen.append(torch.is_autocast_enabled("cpu"))
+            yield torch.randn(3, 5, 32)
+
+    weights = DecoderWeights(decoder_that_ends("sinusoidal", LENGTH))
+    options = DecodingOptions(LENGTH, 0, EOS, max_rows=3)
+    with torch.autocast("cpu", torch.bfloat16):
+        rows = list(decode_stream(weights, batches(), options))
+    assert len(rows) == 12
+    assert seen == [True] * 4

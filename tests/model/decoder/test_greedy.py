@@ -5,25 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from amt.config import T5DecoderConfig
-from amt.model.decoder import T5Decoder, greedy_decode, state
+from amt.model.decoder import greedy_decode, state
 
 EOS = 1
-
-
-def decoder_that_ends(positions):
-    """Random weights under which rows end at many different steps, some at the first, some never."""
-    torch.manual_seed(2)
-    config = T5DecoderConfig(d_model=32, num_heads=4, d_kv=8, num_layers=2, position_encoding=positions)
-    decoder = T5Decoder(config, 40, 200).eval()
-    decoder.lm_head.weight.data.normal_()
-    decoder.lm_head.weight.data[EOS] *= 1.8 if positions == "trainable" else 1.0
-    for name, parameter in decoder.named_parameters():
-        if "norm" in name:
-            parameter.data.uniform_(0.5, 1.5)
-        elif name.endswith(("attention.o.weight", ".wo.weight")):
-            parameter.data.mul_(3.0)
-    return decoder
 
 
 def full_greedy(decoder, memory, max_length):
@@ -41,7 +25,7 @@ def full_greedy(decoder, memory, max_length):
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "trainable"])
-def test_equals_full_decoding(positions):
+def test_equals_full_decoding(decoder_that_ends, positions):
     decoder, memory = decoder_that_ends(positions), torch.randn(12, 5, 32)
     got = greedy_decode(decoder, memory, 150, pad_id=0, eos_id=EOS)
     assert torch.equal(got, full_greedy(decoder, memory, 150))
@@ -51,7 +35,7 @@ def test_equals_full_decoding(positions):
     assert max(lengths) > state.FIRST_CAPACITY, "the cache has grown"
 
 
-def test_rows_do_not_depend_on_the_batch():
+def test_rows_do_not_depend_on_the_batch(decoder_that_ends):
     decoder, memory = decoder_that_ends("sinusoidal"), torch.randn(12, 5, 32)
     together = greedy_decode(decoder, memory, 100, pad_id=0, eos_id=EOS)
     for i in range(12):
@@ -60,7 +44,7 @@ def test_rows_do_not_depend_on_the_batch():
         assert not together[i, len(alone) :].any()
 
 
-def test_finished_rows_leave_the_batch(monkeypatch):
+def test_finished_rows_leave_the_batch(decoder_that_ends, monkeypatch):
     decoder, memory = decoder_that_ends("sinusoidal"), torch.randn(12, 5, 32)
     sizes = []
     step = state.DecodingState.step
@@ -75,7 +59,7 @@ def test_finished_rows_leave_the_batch(monkeypatch):
     assert sum(sizes) >= needed
 
 
-def test_end_in_first_place_is_seen():
+def test_end_in_first_place_is_seen(decoder_that_ends):
     """The published decoder overlooks an EOS that comes first (its fault pinned by ``decode_eos_first``)."""
     decoder = decoder_that_ends("sinusoidal")
     decoder.lm_head.weight.data.zero_()
@@ -89,7 +73,7 @@ def test_end_in_first_place_is_seen():
 
 
 @pytest.mark.parametrize("max_length", [1, 7, 64, 65, 200])
-def test_length_bound(max_length):
+def test_length_bound(decoder_that_ends, max_length):
     decoder = decoder_that_ends("sinusoidal")
     decoder.lm_head.weight.data[EOS] = -10 * decoder.lm_head.weight.data[2]
     decoder.lm_head.weight.data[0] = 0.0
@@ -100,12 +84,12 @@ def test_length_bound(max_length):
             greedy_decode(decoder, torch.randn(2, 5, 32), bad, pad_id=0, eos_id=EOS)
 
 
-def test_no_rows():
+def test_no_rows(decoder_that_ends):
     got = greedy_decode(decoder_that_ends("sinusoidal"), torch.randn(0, 5, 32), 9, pad_id=0, eos_id=EOS)
     assert got.shape[0] == 0
 
 
-def test_mixed_precision_follows_full_precision():
+def test_mixed_precision_follows_full_precision(decoder_that_ends):
     decoder, memory = decoder_that_ends("sinusoidal"), torch.randn(6, 5, 32)
     exact = greedy_decode(decoder, memory, 3, pad_id=0, eos_id=EOS)
     with torch.autocast("cpu", torch.bfloat16):

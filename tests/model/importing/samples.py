@@ -15,7 +15,7 @@ from amt.config import Experiment
 from amt.config.leaves import replace_leaves
 from amt.config.published_models import PUBLISHED_MODELS
 from amt.model.importing.computed import computed_tensors
-from amt.model.importing.convert import build_from
+from amt.model.importing.convert import blank_network
 from amt.model.importing.export import published_settings, published_state
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "model"
@@ -87,7 +87,7 @@ def full_state(layout: str) -> dict[str, Tensor]:
 def random_state(experiment: Experiment, seed: int = 0) -> dict[str, Tensor]:
     """The published state dict of a network with random weights."""
     torch.manual_seed(seed)
-    model = build_from(experiment)
+    model = blank_network(experiment)
     weights = {
         name: torch.rand_like(value) if value.is_floating_point() else value + 3
         for name, value in model.state_dict().items()

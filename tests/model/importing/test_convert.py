@@ -15,7 +15,7 @@ from amt.inference import load_transcriber
 from amt.model.checkpoint_file import load_weights, model_weights, read_checkpoint
 from amt.model.checkpoint_header import read_header, read_sidecar
 from amt.model.importing.computed import is_computed
-from amt.model.importing.convert import build_from, convert_checkpoint, describe, own_weights
+from amt.model.importing.convert import blank_network, convert_checkpoint, describe, own_weights
 from amt.model.importing.export import export_checkpoint, published_state
 from amt.model.importing.foreign_file import read_foreign
 from amt.training.warm_start import load_warm_start
@@ -38,7 +38,7 @@ def test_every_published_layout_imports_and_exports(
     assert num_computed == len([name for name in state if is_computed(name)])
     monkeypatch.setattr("amt.model.transcriber.build_frontend", lambda audio: torch.nn.Identity())
     with torch.device("meta"):  # names and shapes without the numbers
-        names = build_from(experiment).state_dict()
+        names = blank_network(experiment).state_dict()
     assert {name: value.shape for name, value in weights.items()} == {
         name: value.shape for name, value in names.items()
     }
@@ -106,7 +106,7 @@ def test_the_result_is_an_ordinary_checkpoint(
     assert transcriber.experiment.exp_id == "ours"
     notes = transcriber.transcribe(torch.zeros(16000).numpy(), 16000)
     assert notes.duration == 1.0
-    model = build_from(done.experiment)
+    model = blank_network(done.experiment)
     report = load_warm_start(model, done.path)
     assert f"{done.num_weights} of {done.num_weights} tensors loaded" in report[0]
     assert torch.equal(model.decoder.embed.weight, state["embed_tokens.weight"])
@@ -291,4 +291,4 @@ def test_our_weights_load_strictly(samples: ModuleType, small_file: Any) -> None
     foreign = read_foreign(small_file[0])
     experiment, _, _ = describe(foreign)
     weights, _ = own_weights(foreign, experiment)
-    assert load_weights(build_from(experiment), weights, foreign.path) == len(weights)
+    assert load_weights(blank_network(experiment), weights, foreign.path) == len(weights)

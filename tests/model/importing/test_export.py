@@ -14,12 +14,12 @@ from amt.config.leaves import replace_leaves
 from amt.config.recipes import RECIPES
 from amt.model.checkpoint_content import weights_only_content
 from amt.model.checkpoint_write import write_checkpoint
-from amt.model.importing.convert import build_from
+from amt.model.importing.convert import blank_network
 from amt.model.importing.export import export_checkpoint, unpublished
 
 
 def ours(path: Path, experiment: Experiment) -> Path:
-    state = {f"model.{name}": value for name, value in build_from(experiment).state_dict().items()}
+    state = {f"model.{name}": value for name, value in blank_network(experiment).state_dict().items()}
     write_checkpoint(weights_only_content(experiment, state, "", {}, 7, 1), path)
     return path
 

@@ -9,13 +9,13 @@ import torch
 
 from amt.config.published_models import PUBLISHED_MODELS
 from amt.model.importing.computed import is_computed
-from amt.model.importing.convert import build_from
+from amt.model.importing.convert import blank_network
 from amt.model.importing.names import NameTable
 
 
 @pytest.mark.parametrize("layout", PUBLISHED_MODELS)
 def test_every_published_name_has_a_place_and_comes_back(samples: ModuleType, layout: str) -> None:
-    table = NameTable(samples.published(layout).model)
+    table = NameTable.of(samples.published(layout).model)
     learnt = [name for name, _, _ in samples.STATE_KEYS[layout] if not is_computed(name)]
     for name in learnt:
         found = table.our_name(name)
@@ -25,7 +25,7 @@ def test_every_published_name_has_a_place_and_comes_back(samples: ModuleType, la
             name if expert is None else name.replace(f"experts.{expert}.", "experts.{e}.")
         )
     assert {table.our_name(name)[0] for name in learnt if table.our_name(name)} == set(
-        build_from(samples.small(layout, **depth(layout))).state_dict()
+        blank_network(samples.small(layout, **depth(layout))).state_dict()
     )
 
 
@@ -63,17 +63,17 @@ def test_parts_beyond_the_published_files_have_names_too(
     samples: ModuleType, changes: dict[str, object]
 ) -> None:
     experiment = samples.small("yptf_single", **changes)
-    ours = build_from(experiment).state_dict()
-    published, unknown = NameTable(experiment.model).to_published(ours)
+    ours = blank_network(experiment).state_dict()
+    published, unknown = NameTable.of(experiment.model).to_published(ours)
     assert unknown == []
-    back, lost = NameTable(experiment.model).to_ours(published)
+    back, lost = NameTable.of(experiment.model).to_ours(published)
     assert lost == []
     assert set(back) == set(ours)
     assert all(torch.equal(back[name], ours[name]) for name in ours)
 
 
 def test_experts_are_stacked_in_their_order(samples: ModuleType) -> None:
-    table = NameTable(samples.published("yptf_moe_multi").model)
+    table = NameTable.of(samples.published("yptf_moe_multi").model)
     prefix = "encoder.blocks.0.local_transformer.1.mlp.experts"
     parts = {f"{prefix}.{number}.w1.weight": torch.full((2, 3), float(number)) for number in (10, 2, 0, 1)}
     with pytest.raises(ValueError, match=r"experts of encoder\.blocks\.0\.local_layers\.1.*not whole"):
@@ -86,7 +86,7 @@ def test_experts_are_stacked_in_their_order(samples: ModuleType) -> None:
 
 
 def test_names_that_are_nowhere_are_given_back(samples: ModuleType) -> None:
-    table = NameTable(samples.published("yptf_single").model)
+    table = NameTable.of(samples.published("yptf_single").model)
     assert table.to_ours({"encoder.blocks.0.other": torch.ones(1)})[1] == ["encoder.blocks.0.other"]
     assert table.to_published({"frame_head.weight": torch.ones(1)})[1] == ["frame_head.weight"]
 
@@ -94,4 +94,4 @@ def test_names_that_are_nowhere_are_given_back(samples: ModuleType) -> None:
 def test_a_network_no_published_code_has(samples: ModuleType) -> None:
     model = samples.small("yptf_single", model__pre_encoder__type="strided").model
     with pytest.raises(ValueError, match="no published checkpoint has a part of the kind 'strided'"):
-        NameTable(model)
+        NameTable.of(model)
