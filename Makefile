@@ -9,7 +9,7 @@ QUICKSTART_MINUTES ?= 10
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install quickstart test test-slow lint types bench compare clean
+.PHONY: help install quickstart test test-slow lint types docs bench compare clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,16 @@ lint: $(INSTALLED) ## check style and the direction of imports
 
 types: $(INSTALLED) ## check types
 	$(PY) -m mypy
+
+DOCS_INSTALLED := $(VENV)/.installed-docs
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	@touch $@
+
+docs: $(DOCS_INSTALLED) ## build the documentation into build/site, with any warning as an error
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
 
 # The short ones; bench_training_step.py wants the quick-start data. The others are run one by one, see docs/results.md.
 BENCHMARKS := $(wildcard $(addprefix benchmarks/,music_core.py data.py model.py bench_*.py))

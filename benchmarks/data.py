@@ -16,10 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from amt.config import AudioConfig, Augmentation
 from amt.config.data import BatchSizes, DataConfig, DataIO
 from amt.config.experiment import Experiment
+from amt.data.augment.pitch import PitchShift, shift_audio
+from amt.data.augment.vocoder import shift_pitch
 from amt.data.dataset import TrainingBatches
 from amt.data.module import TranscriptionData
 from amt.data.segments import SegmentMaker, TrainingSet
@@ -179,11 +182,47 @@ def with_workers(home: Path, store: str, workers: int, count: int) -> tuple[floa
     return 1000 * spent / (count * SUB_BATCH), count * SUB_BATCH / (time.perf_counter() - begin)
 
 
+def pitch_shifts() -> list[str]:
+    """Cost of a shift of two semitones, by method: the loaders' two, and the batched one of the device."""
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    batch = rng.normal(0, 0.1, (SUB_BATCH, SEGMENT)).astype(np.float32)
+    lines = []
+    for name, keeps_time in (("speed", False), ("stretch", True)):
+        shift = PitchShift(2, 0.0, keeps_time)
+        found = []
+        for _ in range(5):
+            begin = time.process_time()
+            for row in batch:
+                shift_audio(row, shift, SEGMENT)
+            found.append(time.process_time() - begin)
+        lines.append(
+            f"pitch shift, {name}: {1000 * statistics.median(found) / SUB_BATCH:.2f} ms CPU per segment"
+        )
+    speeds = torch.full((SUB_BATCH,), PitchShift(2).speed)
+    for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
+        audio, factors = torch.from_numpy(batch).to(device), speeds.to(device)
+        found = []
+        for _ in range(6):
+            begin = time.perf_counter()
+            shift_pitch(audio, factors)
+            if device == "cuda":
+                torch.cuda.synchronize()
+            found.append(time.perf_counter() - begin)
+        spent = 1000 * statistics.median(found[1:]) / SUB_BATCH
+        lines.append(f"pitch shift, device ({device}): {spent:.2f} ms per segment")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=1.0, help="CPU seconds of each of five rounds")
-    parser.add_argument("--only", default="", choices=("rates", "start", "memory", "workers"))
+    parser.add_argument("--only", default="", choices=("rates", "start", "memory", "workers", "pitch"))
     chosen = parser.parse_args()
+    if chosen.only in ("", "pitch"):
+        print("\n".join(pitch_shifts()))
+    if chosen.only == "pitch":
+        return
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         store = write_songs(home / "few")

@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import T5Config, T5ForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutput
 
-from amt.config import AudioConfig, ModelConfig, T5DecoderConfig
+from amt.config import AudioConfig, ModelConfig, PreEncoderConfig, T5DecoderConfig
 from amt.losses import token_cross_entropy
 from amt.model import build_model
 from amt.model.decoder import (
@@ -241,11 +241,12 @@ def precisions(size: str, rows: int = 32, tokens: int = 64) -> None:
 
 
 def training_step(tokens: int = 160, length: int = 1024) -> None:
-    """Forward and backward of the default network on one segment, real labels against labels padded to the
-    full length."""
-    audio = AudioConfig()
+    """Forward and backward of a Perceiver-TF on one segment of 4.096 s, real labels against labels padded to
+    the full length."""
+    audio = AudioConfig("spec", hop_length=300)
+    config = ModelConfig("perceiver-tf", pre_encoder=PreEncoderConfig("conv"), pre_decoder_type="linear")
     torch.manual_seed(0)
-    model = build_model(ModelConfig(), audio, 801, 1, max_length=length)
+    model = build_model(config, audio, 801, 1, max_length=length)
     sound = torch.randn(1, 1, audio.segment_samples) * 0.1
     labels = torch.randint(3, 801, (1, 1, tokens))
     labels[..., -1] = EOS

@@ -30,9 +30,9 @@ export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES-0,1,2,3,4,5,6,7}"
 
 args=(
     "${AMT_EXP_ID}"
-    -tk "${AMT_TASK}"
-    -d "${AMT_DATA_PRESET}"                                 # 修改：默认是 quickstart，这里用加了歌声的混合数据
-    -enc perceiver-tf
+    -tk "${AMT_TASK}"                                       # 修改：mt3_full_plus -> mc13_fsingle，乐器归并为 13 类（含人声）
+    -d "${AMT_DATA_PRESET}"                                 # 修改：默认是 musicnet_thickstun_ext_em，这里用加了歌声的混合数据
+    -enc perceiver-tf                                       # 修改：t5 -> perceiver-tf，编码器更小，擅长区分多种乐器
     -dec t5
     -nl 26                                                  # 修改：24 -> 26 个 latent，容量略大
     -dl 128
@@ -51,8 +51,8 @@ args=(
     -rp 0
     -edr 0.05                                               # 修改：0.1 -> 0.05，数据增强已足够强
     -ddr 0.05
-    -ac spec
-    -hop 300
+    -ac spec                                                # 修改：melspec -> spec，perceiver-tf 用线性频谱
+    -hop 300                                                # 修改：128 -> 300，4.096 秒只有 219 帧，省显存
     -if "${AMT_INPUT_FRAMES}"
     -el "${AMT_EVENT_LENGTH}"                               # 修改：4.096 秒的多乐器片段可能超过 1024 个 token
     -bsz "${AMT_BSZ_SUB}" "${AMT_BSZ_LOCAL}"                # 修改：36 -> 16，长片段更占显存

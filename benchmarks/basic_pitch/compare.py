@@ -1,12 +1,15 @@
 """Score basic-pitch on the quick-start test mixes, in its favour, beside a checkpoint of ours.
 
 Usage: python benchmarks/basic_pitch/compare.py [--checkpoint FILE] [--store DIR]
-                                                [--python BASIC_PITCH_PYTHON]
+                                                [--python BASIC_PITCH_PYTHON] [--midi FOLDER]
 
 basic-pitch hears every note of the mix, so four readings of its output are scored against the voice:
 all notes; only notes within the song's true voice range; of those, the highest sounding; the loudest
 sounding. Every reading and threshold is printed and the best *on the test set itself* counts: an upper
 bound in its favour. It was not trained on this synthetic data; ours was.
+
+With --midi all notes that it finds at its default thresholds are written as sung notes, FOLDER/SONG.mid:
+`amt-test -d quickstart -tk mc13_fsingle_vocal --estimates FOLDER` reports on them.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ import soundfile
 
 from amt.data.store import SongStore
 from amt.evaluation import score_notes
-from amt.notes import Note, array_to_notes
+from amt.notes import Note, array_to_notes, write_midi
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-THRESHOLDS = "0.5/0.3,0.6/0.4,0.7/0.5,0.8/0.5"
+DEFAULT_THRESHOLDS = "0.5/0.3"
+THRESHOLDS = f"{DEFAULT_THRESHOLDS},0.6/0.4,0.7/0.5,0.8/0.5"
 READINGS = ("all", "range", "highest", "loudest")
 Event = tuple[float, float, int, float]
 
@@ -67,6 +71,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", default=str(ROOT / "quickstart" / "model.ckpt"))
     parser.add_argument("--store", type=Path, default=ROOT / "data" / "quickstart")
     parser.add_argument("--python", default=str(ROOT / ".bench" / "basic-pitch" / "bin" / "python"))
+    parser.add_argument("--midi", type=Path, help="folder to keep what basic-pitch found")
     arguments = parser.parse_args()
     store = SongStore.open(arguments.store)
     table: dict[str, dict[str, float]] = {}
@@ -85,6 +90,11 @@ def main() -> None:
                 [arguments.python, str(HERE / "estimate.py"), str(result), THRESHOLDS, *files], check=True
             )
             estimates = json.loads(result.read_text())
+        if arguments.midi is not None:
+            arguments.midi.mkdir(parents=True, exist_ok=True)
+            ids = store.index(split)["song_id"].tolist()
+            for song_id, events in zip(ids, estimates[DEFAULT_THRESHOLDS].values(), strict=True):
+                write_midi(read(events, "all", 0, 127), arguments.midi / f"{song_id}.mid")
         rows = table[split] = {}
         for pair, songs in estimates.items():
             for reading in READINGS:

@@ -25,6 +25,9 @@ AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".mp3", ".ogg", ".opus", ".aif", ".
 _READ_FRAMES = 1 << 17
 _BROKEN = 1e5
 """A sample beyond this is damage, not loudness, and becomes 0 as NaN does."""
+_MISSING_SECONDS = 0.05
+"""A file may end this much before its header says; more is worth a word."""
+_HEADER_BYTES = 4096
 _LOUD = 2.0
 """Clipping is mentioned from this peak on; lossy codecs overshoot 1.0 a little all the time."""
 
@@ -72,31 +75,39 @@ def is_audio_file(path: str | Path) -> bool:
 
 
 def read_audio(
-    path: str | Path, sample_rate: int = 16000, start: int = 0, stop: int | None = None
+    path: str | Path,
+    sample_rate: int = 16000,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    channel: int | None = None,
 ) -> Samples:
     """Read a file, or samples ``start`` to ``stop`` of it, as float32 mono in [-1, 1].
 
     Channels are averaged, other rates are resampled (soxr, high quality). A part equals the same part of the
-    whole. NaN, Inf and absurdly large samples become 0, and samples beyond 1 are clipped, with one warning.
-    A file without samples gives an empty array.
+    whole. NaN, Inf and absurdly large samples become 0, and samples beyond 1 are clipped, with one warning,
+    which also says when a file ends before its header does. A file without samples gives an empty array.
 
     Args:
         path: any file libsndfile reads, recognised by its content.
         sample_rate: rate of the result in Hz; ``start`` and ``stop`` are counted at this rate.
         start: first sample.
         stop: end, exclusive; None is the end of the file.
+        channel: this one alone instead of the average.
 
     Raises:
-        AudioError: the file is missing, is no audio or is damaged; the message names it.
+        AudioError: the file is missing, is no audio, is damaged or lacks the channel; the message names it.
     """
     if start < 0 or (stop is not None and stop < start):
         raise ValueError(f"{path}: cannot read samples {start} to {stop}")
     whole = start == 0 and stop is None
     with _opened(path) as file:
+        if channel is not None and not 0 <= channel < file.channels:
+            raise AudioError(f"{path}: has {file.channels} channels; there is no channel {channel}")
         rate = int(file.samplerate)
         length = _converted_length(int(file.frames), rate, sample_rate)
         stop = length if stop is None else min(stop, length)
-        if stop <= start:
+        if stop <= start and length:
             return np.zeros(0, dtype=np.float32)
         divisor = gcd(rate, sample_rate)
         step_in, step_out = rate // divisor, sample_rate // divisor
@@ -105,7 +116,9 @@ def read_audio(
         first = max(0, (start * step_in // step_out - margin) // step_in) * step_in
         last = None if whole else stop * step_in // step_out + 1 + margin
         skipped = first // step_in * step_out
-        parts: list[Samples] = list(_resampled(_mono_blocks(file, path, first, last), rate, sample_rate))
+        parts: list[Samples] = list(
+            _resampled(_mono_blocks(file, path, first, last, channel), rate, sample_rate)
+        )
     audio = np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
     audio = audio[start - skipped : stop - skipped]
     if len(audio) < stop - start and not whole:
@@ -169,7 +182,7 @@ def _opened(path: str | Path) -> Iterator[soundfile.SoundFile]:
 
 
 def _mono_blocks(
-    file: soundfile.SoundFile, path: str | Path, first: int, last: int | None
+    file: soundfile.SoundFile, path: str | Path, first: int, last: int | None, channel: int | None = None
 ) -> Iterator[Samples]:
     """Repaired mono blocks of the frames ``first`` to ``last`` at the file's own rate."""
     position = 0
@@ -187,7 +200,7 @@ def _mono_blocks(
         position += len(block)
         if skip >= len(block):
             continue
-        block = block[skip:]
+        block = block[skip:] if channel is None else block[skip:, channel : channel + 1]
         top = float(np.abs(block).max())
         if not top <= _BROKEN:
             wrong = ~(np.abs(block) <= _BROKEN)
@@ -197,6 +210,14 @@ def _mono_blocks(
         peak = max(peak, top)
         yield (block[:, 0] if block.shape[1] == 1 else block.mean(axis=1)).astype(np.float32)
     said = []
+    rate, held = int(file.samplerate), int(file.frames)
+    expected = held if last is None else min(last, held)
+    if position < expected - _MISSING_SECONDS * rate:
+        said.append(
+            f"it ends after {position / rate:.2f} s, its header says {held / rate:.2f} s: it is damaged"
+        )
+    if not held and os.path.getsize(path) > _HEADER_BYTES:
+        said.append("its header says that it holds no samples, yet it is not empty: write it anew")
     if bad:
         said.append(f"{bad} samples are not numbers or absurdly large and were replaced by 0")
     if peak > _LOUD:

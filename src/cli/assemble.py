@@ -27,6 +27,8 @@ DEFAULT = "default"
 _SCHEDULE = "lr_schedule.name"
 _WARMUP = "lr_schedule.warmup_steps"
 _ENCODER = "model.encoder_type"
+_DECODER = "model.decoder_type"
+_PROJECTION = "model.pre_decoder_type"
 _JOIN = "\u00a0"
 """Stands for a space that must not break while lines are wrapped."""
 
@@ -93,7 +95,8 @@ def resolve(exp_id: str, command: CommandLine, environment: Environment) -> Reso
 def _drop_recipes_details(
     changes: dict[str, Any], origins: dict[str, str], flags: Mapping[str, Given]
 ) -> None:
-    """A recipe's warm-up is that of the recipe's schedule, its moment decays are no business of Adafactor."""
+    """A recipe's warm-up is that of its schedule, its projection that of its encoder and decoder; its moment
+    decays are no business of Adafactor."""
 
     def from_recipe(leaf: str) -> bool:
         return origins.get(leaf, "").startswith("--recipe")
@@ -101,6 +104,8 @@ def _drop_recipes_details(
     other_schedule = _SCHEDULE in flags or (_SCHEDULE in changes and not from_recipe(_SCHEDULE))
     if other_schedule and from_recipe(_WARMUP):
         del changes[_WARMUP], origins[_WARMUP]
+    if from_recipe(_PROJECTION) and not (from_recipe(_ENCODER) and from_recipe(_DECODER)):
+        del changes[_PROJECTION], origins[_PROJECTION]
     if changes.get("optimizer.name") == "Adafactor" and from_recipe("optimizer.betas"):
         del changes["optimizer.betas"], origins["optimizer.betas"]
 
@@ -115,9 +120,9 @@ def _fill_kinds(changes: Mapping[str, Any]) -> dict[str, Any]:
     }
     model = Experiment().model
     pre_encoder, pre_decoder = default_parts(
-        str(said.get(_ENCODER, model.encoder_type)), str(said.get("model.decoder_type", model.decoder_type))
+        str(said.get(_ENCODER, model.encoder_type)), str(said.get(_DECODER, model.decoder_type))
     )
-    return {"model.pre_encoder.type": pre_encoder, "model.pre_decoder_type": pre_decoder} | said
+    return {"model.pre_encoder.type": pre_encoder, _PROJECTION: pre_decoder} | said
 
 
 def _check_encoder(leaf: str, given: Given, encoder: str) -> None:
@@ -125,7 +130,8 @@ def _check_encoder(leaf: str, given: Given, encoder: str) -> None:
     for kind, record in ENCODER_RECORDS.items():
         if kind != encoder and leaf.startswith(f"model.{record}."):
             raise UsageError(
-                f"{given.name} is a number of -enc {kind} and does nothing with -enc {encoder}; leave it out"
+                f"{given.name} is a number of -enc {kind} and does nothing with -enc {encoder}; leave it "
+                f"out, or add -enc {kind}"
             )
 
 

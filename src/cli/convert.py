@@ -93,12 +93,12 @@ def _import(command: CommandLine, usage: str) -> int:
         segment_samples=int(command.get("--input-frames", 0)) or None,
         licence=str(command.get("--licence", "")),
         overwrite=command.has("--overwrite"),
-        say=_say,
+        say=say,
     )
     for sentence in done.assumed:
         warn(sentence)
     if done.dropped:
-        _say(f"left out {len(done.dropped)} kernels of the pitch shifter")
+        say(f"left out {len(done.dropped)} kernels of the pitch shifter")
     print(f"{done.path} written: {done.num_weights} weights, {done.num_values / 1e6:.2f} million numbers")
     print(f"transcribe: predict.py {done.path} song.wav; fine-tune: train.py EXP --init-ckpt {done.path}")
     return EXIT_OK
@@ -109,11 +109,11 @@ def _export(command: CommandLine, usage: str) -> int:
     from ..model.importing.export import export_checkpoint
 
     done = export_checkpoint(
-        _find(source),
+        find_source(source),
         Path(target),
         layout=_text(command, "--layout"),
         overwrite=command.has("--overwrite"),
-        say=_say,
+        say=say,
     )
     for sentence in done.notes:
         warn(sentence)
@@ -127,10 +127,10 @@ def _average(command: CommandLine, usage: str) -> int:
     from ..model.checkpoint_tools import average_checkpoints
 
     count = average_checkpoints(
-        [_find(word) for word in command.words],
+        [find_source(word) for word in command.words],
         out,
         overwrite=command.has("--overwrite"),
-        say=_say,
+        say=say,
         progress=_Percent("averaged"),
     )
     print(f"{out} written: {count} tensors, the mean of {len(command.words)} checkpoints")
@@ -146,12 +146,12 @@ def _mix(command: CommandLine, usage: str) -> int:
 
     alpha = float(command.get("--alpha", 0.0))
     count = mix_checkpoints(
-        _find(first),
-        _find(second),
+        find_source(first),
+        find_source(second),
         alpha,
         out,
         overwrite=command.has("--overwrite"),
-        say=_say,
+        say=say,
         progress=_Percent("mixed"),
     )
     print(f"{out} written: {count} tensors, {1 - alpha:g} of {first} and {alpha:g} of {second}")
@@ -164,7 +164,7 @@ def _strip(command: CommandLine, usage: str) -> int:
     from ..model.checkpoint_tools import strip_checkpoint
 
     overwrite = command.has("--overwrite")
-    before, after = strip_checkpoint(_find(source), Path(target), overwrite=overwrite, say=_say)
+    before, after = strip_checkpoint(find_source(source), Path(target), overwrite=overwrite, say=say)
     print(f"{target} written: {size_text(after)} of {size_text(before)}")
     return EXIT_OK
 
@@ -179,7 +179,7 @@ def _info(command: CommandLine, usage: str) -> int:
         if number:
             print(flush=True)
         try:
-            lines = describe_checkpoint(_find(word))
+            lines = describe_checkpoint(find_source(word))
         except ValueError as error:
             if len(command.words) == 1:
                 raise
@@ -270,7 +270,7 @@ def _text(command: CommandLine, long: str) -> str | None:
     return str(command.get(long, "")) if command.has(long) else None
 
 
-def _find(word: str) -> Path:
+def find_source(word: str) -> Path:
     """The file of a path or of ``exp@checkpoint``."""
     if os.path.lexists(word):
         return Path(word)
@@ -279,7 +279,8 @@ def _find(word: str) -> Path:
     return find_checkpoint(word, log_dir=read_environment(os.environ).log_dir)
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
+    """Tell the user what is going on."""
     print(sentence, file=sys.stderr, flush=True)
 
 

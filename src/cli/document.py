@@ -1,12 +1,15 @@
-"""Writes the tables of ``docs/training.md`` from the declarations: ``python -m amt.cli.document``.
+"""Writes the tables of ``docs/training.md`` from the declarations, and the picture of the layers of
+``docs/architecture.md`` from ``pyproject.toml``: ``python -m amt.cli.document``.
 
 The text around the tables is written by hand; each table stands between two marks that name it.
 """
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ..config.recipes import AUGMENT_PROFILES, RECIPES
@@ -16,6 +19,7 @@ from .options import GROUPS, OPTIONS
 from .parser import UsageError, help_text, metavar
 from .train import environment_rows, option_defaults
 
+_ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = Path("docs") / "training.md"
 
 
@@ -68,7 +72,24 @@ def recipes_table() -> str:
     return "\n".join(lines)
 
 
-TABLES = {
+def layers_picture() -> str:
+    """The layers of the import contract, each in a line; what stands in one does not import each other unless
+    it says so."""
+    file = (_ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (contract,) = tomllib.loads(file)["tool"]["importlinter"]["contracts"]
+    rows = []
+    for layer in contract["layers"]:
+        rooms = [room.removeprefix("amt.") for room in re.split(r" *[|:] *", layer)]
+        rows.append("   ".join(rooms) + ("   (may import each other)" if ":" in layer else ""))
+    width = max(map(len, rows))
+    edge = "+" + "-" * (width + 2) + "+"
+    boxes = [f"| {row:^{width}} |" for row in rows]
+    between = f"\n{edge}\n{'v':^{width + 4}}".rstrip() + f"\n{edge}\n"
+    return "\n".join(["```text", edge, between.join(boxes), edge, "```"])
+
+
+Tables = Mapping[str, Callable[[], str]]
+TABLES: Tables = {
     "options": options_table,
     "variables": variables_table,
     "profiles": profiles_table,
@@ -76,13 +97,20 @@ TABLES = {
 }
 
 
-def refresh(text: str) -> str:
+DOCUMENTS: dict[Path, Tables] = {
+    DOCUMENT: TABLES,
+    Path("docs") / "architecture.md": {"layers": layers_picture},
+}
+"""Pages with generated parts."""
+
+
+def refresh(text: str, tables: Tables = TABLES) -> str:
     """``text`` with the body of every marked table made anew.
 
     Raises:
         ValueError: when the marks of a table are missing.
     """
-    for name, table in TABLES.items():
+    for name, table in tables.items():
         start, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
         head, start_found, rest = text.partition(start)
         _, end_found, tail = rest.partition(end)
@@ -93,24 +121,27 @@ def refresh(text: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the document of this checkout; ``--check`` only compares it."""
+    """Write the documents of this checkout; ``--check`` only compares it."""
     return run_command(_run, argv)
 
 
 def _run(argv: Sequence[str]) -> int:
     if list(argv) not in ([], ["--check"]):
         raise UsageError("python -m amt.cli.document knows only --check")
-    path = Path(__file__).resolve().parents[2] / DOCUMENT
-    old = path.read_text(encoding="utf-8")
-    new = refresh(old)
-    if old == new:
-        return EXIT_OK
-    if argv:
-        print(f"{DOCUMENT} is not current: run python -m amt.cli.document", file=sys.stderr)
-        return EXIT_ERROR
-    path.write_text(new, encoding="utf-8")
-    print(f"{DOCUMENT} written")
-    return EXIT_OK
+    status = EXIT_OK
+    for document, tables in DOCUMENTS.items():
+        path = _ROOT / document
+        old = path.read_text(encoding="utf-8")
+        new = refresh(old, tables)
+        if old == new:
+            continue
+        if argv:
+            print(f"{document} is not current: run python -m amt.cli.document", file=sys.stderr)
+            status = EXIT_ERROR
+        else:
+            path.write_text(new, encoding="utf-8")
+            print(f"{document} written")
+    return status
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""The options of ``train.py`` about the command itself: what it prints, and where values come from."""
+"""The options about the commands themselves: what ``train.py`` prints and where its values come from, and
+how the commands that use a checkpoint decode."""
 
 from __future__ import annotations
 
+from ..config.inference import DECODE_PRECISIONS
 from ..config.published_models import PUBLISHED_MODELS
 from ..config.recipes import RECIPES
 from .parser import Option, Section
@@ -71,3 +73,71 @@ COMMAND_OPTIONS: tuple[Option, ...] = (
         "on resume, optimizer and schedule follow the command line instead of the checkpoint",
     ),
 )
+
+_decoding = Section("decoding", "")
+
+DECODING_OPTIONS: tuple[Option, ...] = (
+    _decoding("-p", "--project", "text", "", "project of exp@checkpoint; without it all are searched"),
+    _decoding("", "--device", "text", "", "where to compute: auto, cpu, cuda or cuda:N"),
+    _decoding(
+        "", "--batch-size", "int", "", "windows decoded together; the checkpoint's test size if not given"
+    ),
+    _decoding(
+        "",
+        "--overlap",
+        "float",
+        "",
+        "share of a window that the next one hears again (0 to 0.9); the checkpoint's if not given",
+    ),
+    _decoding(
+        "",
+        "--subtask",
+        "text",
+        "",
+        "what to transcribe when the task has sub-tasks (singing_v1: default, singing-only; singing_drum_v1: "
+        "also drum-only); the first if not given; none writes no task tokens, for models trained without",
+    ),
+    _decoding(
+        "",
+        "--constrain",
+        "switch",
+        "",
+        "write only token sequences that are well formed, so that nothing has to be dropped",
+    ),
+    _decoding(
+        "",
+        "--instruments",
+        "text",
+        "",
+        "write only these: names of the task's classes (Piano, Bass, ...), Drums, or program numbers 0 to "
+        "127; implies --constrain",
+        count=0,
+        metavar="NAME ...",
+    ),
+    _decoding(
+        "",
+        "--start-from-ties",
+        "switch",
+        "",
+        "a note said to sound on from before its window, but missing there, starts at the window; else it is "
+        "left out",
+    ),
+    _decoding(
+        "",
+        "--min-note-ms",
+        "float",
+        "",
+        "leave out pitched notes shorter than this many milliseconds; drums have no length and stay",
+    ),
+    _decoding(
+        "",
+        "--decode-precision",
+        "text",
+        "",
+        "numbers of the decoder's matrices; auto is bf16 on a GPU and 32 on a CPU, int8 is for CPUs",
+        choices=DECODE_PRECISIONS,
+        metavar="NAME",
+    ),
+)
+"""How ``predict.py``, ``predict_batch.py`` and ``test.py`` use a checkpoint."""
+DECODING_DEFAULTS = {"--device": "auto", "--min-note-ms": "0", "--decode-precision": "auto"}

@@ -5,7 +5,15 @@ from __future__ import annotations
 from ..config.data import PITCH_METHODS
 from ..config.recipes import AUGMENT_PROFILES
 from ..config.tasks import list_tasks
-from ..config.training import OPTIMIZERS, PRECISIONS, SCHEDULERS, STRATEGIES, WANDB_MODES
+from ..config.training import (
+    LR_SCALINGS,
+    OPTIMIZERS,
+    PRECISIONS,
+    REFERENCE_BATCH,
+    SCHEDULERS,
+    STRATEGIES,
+    WANDB_MODES,
+)
 from .parser import Option, Section
 
 _run = Section("run", "trainer")
@@ -66,6 +74,13 @@ RUN_OPTIONS: tuple[Option, ...] = (
     _run("-vit", "--val-interval", "int", ".val_interval", "steps between validations"),
     _run("-w", "--write-model-output", "bool", ".write_model_output", "write MIDI of validation predictions"),
     _run("-wb", "--wandb-mode", "text", "wandb.mode", "W&B; CSV is always written", choices=WANDB_MODES),
+    _run(
+        "",
+        "--wandb-examples",
+        "int",
+        "wandb.examples",
+        "songs of each validation whose piano roll and sound go to W&B; 0 is none",
+    ),
     _run("", "--tensorboard", "bool", "wandb.tensorboard", "write event files for TensorBoard too"),
     _run(
         "",
@@ -123,6 +138,14 @@ TRAINING_OPTIONS: tuple[Option, ...] = (
     _optimisation(
         "-lr", "--base-learning-rate", "float", ".learning_rate", "base rate; unset takes the optimizer's own"
     ),
+    _optimisation(
+        "",
+        "--scale-lr",
+        "text",
+        ".scale_lr",
+        f"multiply the base rate by the global batch over {REFERENCE_BATCH} segments, or by the root of that",
+        choices=LR_SCALINGS,
+    ),
     _optimisation("-o", "--optimizer", "text", ".name", "optimizer", choices=OPTIMIZERS),
     _optimisation("-s", "--scheduler", "text", "lr_schedule.name", "schedule", choices=SCHEDULERS),
     _optimisation(
@@ -178,7 +201,7 @@ TRAINING_OPTIONS: tuple[Option, ...] = (
         "--strategy",
         "text",
         ".strategy",
-        "how several processes (-g, -n) work together; auto means ddp, one process needs neither",
+        "ddp, also called auto: several processes (-g, -n) average their gradients; one process goes without",
         choices=STRATEGIES,
     ),
     _hardware("-n", "--num-nodes", "int", ".num_nodes", "machines"),
@@ -273,7 +296,8 @@ TRAINING_OPTIONS: tuple[Option, ...] = (
         "--pitch-method",
         "text",
         ".pitch_shift_method",
-        "how pitch is shifted: by speed, labels move in time too, or by stretching, time is kept",
+        "how pitch is shifted: by speed, labels move in time too; with time kept, by stretching in the "
+        "loaders or where the model runs",
         choices=PITCH_METHODS,
     ),
     _augmentation(

@@ -1,4 +1,4 @@
-"""``prepare.py``: build the quick-start data set, or a data set from a folder of audio and MIDI."""
+"""``prepare.py``: build the quick-start data set, or data sets from files that are there."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..config.environment import Environment, read_environment
+from ..preparation.corpora import CORPORA
 from .command import EXIT_ERROR, EXIT_OK, run_command, warn
 from .parser import CommandLine, Option, UsageError, format_help, parse
-
-_HELP = Option("--help", "show this text and exit", "-h", "switch", group="options")
+from .prepare_check import CHECK_OPTIONS, run_check
+from .prepare_corpus import CORPUS_OPTIONS, WORKERS, corpora_help, read_workers, run_corpus
+from .prepare_own import HELP, OWN_COMMANDS, run_own
 
 QUICKSTART_OPTIONS = (
-    _HELP,
+    HELP,
     Option(
         "--out",
         "folder to write; the default is quickstart in the data folder",
@@ -30,36 +32,29 @@ QUICKSTART_OPTIONS = (
 QUICKSTART_DEFAULTS = {"--minutes": "60", "--seed": "2026", "--processes": "one per core, at most 8"}
 """What ``build_quickstart`` takes when nothing is said; shown in the help."""
 
-FOLDER_OPTIONS = (
-    _HELP,
-    Option("--name", "name of the data set, used as -d NAME", group="options"),
-    Option(
-        "--validation-share", "share of the songs for validation", kind="float", metavar="P", group="options"
-    ),
-    Option("--test-share", "share of the songs for the test", kind="float", metavar="P", group="options"),
-    Option("--seed", "seed of the split", kind="int", group="options"),
-    Option("--licence", "licence of the recordings, noted in the data set", metavar="TEXT", group="options"),
-    Option("--octave-unknown", "the octave of the notes is not reliable", kind="switch", group="options"),
-    Option("--overwrite", "replace a data set of that name", kind="switch", group="options"),
-)
-FOLDER_DEFAULTS = {"--validation-share": "0.1", "--test-share": "0.1", "--seed": "0"}
-
 IMPORT_OPTIONS = (
-    _HELP,
+    HELP,
     Option("--only", "data sets to import; all by default", count=0, metavar="NAME", group="options"),
+    WORKERS,
     Option("--flac", "store FLAC: half the room, slower to read", kind="switch", group="options"),
     Option("--skip-broken", "leave out songs with problems", kind="switch", group="options"),
     Option("--overwrite", "build data sets again that are there", kind="switch", group="options"),
 )
 
-COMMANDS = ("quickstart", "folder", "import-yourmt3")
+COMMANDS = ("quickstart", *OWN_COMMANDS, "import-yourmt3", "check", *CORPORA)
 
-_USAGE = """usage: prepare.py COMMAND [options]
+_USAGE = f"""usage: prepare.py COMMAND [options]
 
   quickstart          make the quick-start data set on this machine
-  folder SRC          a folder of audio files and MIDI files of the same name
+  folder FOLDER NAME  a folder of audio files and MIDI files of the same name, or of stems
+  manifest FILE NAME  a list of songs with their files, CSV or JSON
+  midi FOLDER NAME    MIDI files alone, played on this machine
   import-yourmt3 DIR  the published folders of YourMT3: yourmt3_indexes beside *_yourmt3_16k
+  check NAME          look for what spoils training in data that is prepared
 
+data sets as they are published, each made by prepare.py NAME FOLDER:
+
+{corpora_help()}
 prepare.py COMMAND --help shows the options of each. Data sets are written to the data folder
 (AMT_DATA_HOME; else data/ of the checkout, without a checkout ./data).
 """
@@ -80,10 +75,15 @@ def _run(argv: Sequence[str]) -> int:
     name, rest = argv[0], argv[1:]
     if name == "quickstart":
         return _quickstart(parse(rest, QUICKSTART_OPTIONS), environment)
-    if name == "folder":
-        return _folder(parse(rest, FOLDER_OPTIONS), environment)
+    if name in OWN_COMMANDS:
+        own = OWN_COMMANDS[name]
+        return run_own(own, parse(rest, own.options), environment)
+    if name == "check":
+        return run_check(parse(rest, CHECK_OPTIONS), environment)
     if name == "import-yourmt3":
         return _import(parse(rest, IMPORT_OPTIONS), environment)
+    if name in CORPORA:
+        return run_corpus(name, parse(rest, CORPUS_OPTIONS), environment)
     raise UsageError(f"unknown command {name!r}; known: {', '.join(COMMANDS)}")
 
 
@@ -124,54 +124,6 @@ def _quickstart(command: CommandLine, environment: Environment) -> int:
     return EXIT_OK
 
 
-def _folder(command: CommandLine, environment: Environment) -> int:
-    if command.has("--help"):
-        print(
-            format_help(
-                "prepare.py folder SRC --name NAME [options]",
-                "Make a data set from a folder of songs: song.wav (or another audio file) beside song.mid.",
-                FOLDER_OPTIONS,
-                FOLDER_DEFAULTS,
-                ("options",),
-            ),
-            end="",
-        )
-        return EXIT_OK
-    if len(command.words) != 1:
-        raise UsageError("folder needs one folder of audio and MIDI: prepare.py folder SRC --name NAME")
-    if not command.has("--name"):
-        raise UsageError("folder needs --name NAME, the name for -d")
-    name = str(command.get("--name", ""))
-    if Path(name).name != name or name in (".", ".."):
-        raise UsageError(f"--name {name!r} must be a plain name, without folders")
-    shares = {
-        key: float(command.get(key, float(FOLDER_DEFAULTS[key])))
-        for key in ("--validation-share", "--test-share")
-    }
-    for key, share in shares.items():
-        if not 0 <= share < 1:
-            raise UsageError(f"{key} must lie between 0 and 1, not {share}")
-    source = Path(command.words[0])
-    if not source.is_dir():
-        raise UsageError(f"{source} is no folder")
-    out = environment.data_home / name
-    from ..preparation.generic import prepare_folder
-
-    prepare_folder(
-        source,
-        out,
-        name,
-        validation_share=shares["--validation-share"],
-        test_share=shares["--test-share"],
-        seed=int(command.get("--seed", int(FOLDER_DEFAULTS["--seed"]))),
-        licence=str(command.get("--licence", "")),
-        octave_unknown=command.has("--octave-unknown"),
-        overwrite=command.has("--overwrite"),
-    )
-    print(f"data set written to {out}; train on it with -d {name}")
-    return EXIT_OK
-
-
 def _import(command: CommandLine, environment: Environment) -> int:
     if command.has("--help"):
         print(
@@ -197,6 +149,7 @@ def _import(command: CommandLine, environment: Environment) -> int:
         source,
         environment.data_home,
         only=only,
+        workers=read_workers(command),
         flac=command.has("--flac"),
         overwrite=command.has("--overwrite"),
         skip_broken=command.has("--skip-broken"),

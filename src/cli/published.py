@@ -14,15 +14,14 @@ _DEAD = {
     ("-pt", "--pretrained"): "a pretrained T5 is read from a local folder, --pretrained-t5 FOLDER",
     ("-etk", "--eval-subtask-key"): "it named output folders; predict.py --subtask NAME asks for a sub-task",
     ("-debug", "--debug-mode"): "the decoder always counts what it ignores",
+    ("-tps", "--test-pitch-shift"): "it shifted test songs to try out the augmentation, which has tests",
 }
-_LATER = (
-    ("-epv", "--eval-program-vocab"),
-    ("-edv", "--eval-drum-vocab"),
-    ("-t", "--onset-tolerance"),
-    ("-os", "--test-octave-shift"),
-    ("-tps", "--test-pitch-shift"),
-)
-
+_OF_TEST = {
+    ("-epv", "--eval-program-vocab"): "--eval-program-vocab NAME",
+    ("-edv", "--eval-drum-vocab"): "--eval-drum-vocab NAME",
+    ("-t", "--onset-tolerance"): "--onset-tolerance SECONDS",
+    ("-os", "--test-octave-shift"): "--octave-shift",
+}
 UNAVAILABLE: Mapping[str, str] = MappingProxyType(
     {
         name: f"{name} ({'/'.join(names)} of YourMT3) means nothing here: {reason}. Leave it out"
@@ -30,8 +29,8 @@ UNAVAILABLE: Mapping[str, str] = MappingProxyType(
         for name in names
     }
     | {
-        name: f"{name} ({'/'.join(names)} of YourMT3) is not part of this version. Leave it out"
-        for names in _LATER
+        name: f"{name} ({'/'.join(names)} of YourMT3) is about scoring: use test.py {here}"
+        for names, here in _OF_TEST.items()
         for name in names
     }
 )

@@ -12,13 +12,13 @@ from .model import (
     T5EncoderConfig,
 )
 from .names import nearest, unknown_name
+from .objective import ObjectiveConfig
 from .perceiver import PerceiverTFConfig
 from .presets import get_preset, list_presets
-from .tasks import SubTask, Task, get_task, list_tasks
+from .tasks import SubTask, Task, add_task, get_task, list_tasks
 from .training import (
     CheckpointConfig,
     LRSchedule,
-    ObjectiveConfig,
     OptimizerConfig,
     TrainerConfig,
     WandbConfig,
@@ -47,6 +47,7 @@ __all__ = [
     "Task",
     "TrainerConfig",
     "WandbConfig",
+    "add_task",
     "get_drum_vocab",
     "get_preset",
     "get_program_vocab",

@@ -16,13 +16,13 @@ SHIFT_STEPS_PER_SECOND = 100
 class AudioConfig:
     """Segment length and front end. All lengths are in samples unless the name says otherwise."""
 
-    codec: str = "spec"
+    codec: str = "melspec"
     """Front end: ``spec`` (linear), ``melspec``, or ``logspec`` (log-frequency bins)."""
     sample_rate: int = 16000
     """Samples per second of everything the model hears."""
     segment_samples: int = 65534
     """Length of one segment (flag ``-if``): 65534 samples are 4.096 s."""
-    hop_length: int = 300
+    hop_length: int = 128
     """Step of the STFT."""
     n_fft: int = 2048
     """Length of the STFT window and transform."""

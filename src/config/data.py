@@ -84,7 +84,7 @@ class DynamicWeighting:
             )
 
 
-PITCH_METHODS = ("speed", "stretch")
+PITCH_METHODS = ("speed", "stretch", "device")
 """Ways to shift the pitch."""
 _PROBABILITIES = (
     "stem_keep_prob",
@@ -123,7 +123,8 @@ class Augmentation:
     pitch_shift_range: tuple[float, float] = (-6.0, 6.0)
     """Range of the pitch shift in semitones; (0, 0) is off. Drums are never shifted."""
     pitch_shift_method: str = "speed"
-    """``speed``: played faster or slower, labels move in time too; ``stretch``: time is kept."""
+    """``speed``: played faster or slower, labels move in time too; ``stretch``: time is kept; ``device``: it
+    is kept, too, and the work is done where the model runs."""
     pitch_shift_detune: float = 0.0
     """Further uniform detuning of at most this many semitones, labels unchanged."""
     noise_prob: float = 0.0
@@ -157,6 +158,12 @@ class Augmentation:
                 f"--xaug-max-subunit-stems must be at least 1, not {self.xaug_max_subunit_stems}"
             )
         check_name("pitch shift method", self.pitch_shift_method, PITCH_METHODS)
+        if self.pitch_shift_method == "device" and self.reverb_prob + self.noise_prob + self.codec_prob > 0:
+            raise ValueError(
+                "--pitch-method device shifts the sound after the loader processes, where rooms, noise and "
+                "codecs have their place; choose stretch, or leave out --reverb-prob, --noise-prob and "
+                "--codec-prob"
+            )
         if not self.negative_share <= 1.0:
             raise ValueError(f"--negative-share is a share of at most 1, not {self.negative_share}")
 
@@ -165,7 +172,7 @@ class Augmentation:
 class DataConfig:
     """Which data a run sees."""
 
-    presets: tuple[str, ...] = ("quickstart",)
+    presets: tuple[str, ...] = ("musicnet_thickstun_ext_em",)
     """Data presets (flag ``-d``), or names of prepared stores."""
     samples_per_epoch: int = 90000
     """Training segments that count as one epoch in names and logs (flag ``-se``)."""

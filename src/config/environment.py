@@ -203,6 +203,10 @@ SCRIPT_VARIABLES: tuple[str, ...] = (
     "AMT_PS_MAX",
     "AMT_INIT_CKPT",
     "AMT_WANDB_MODE",
+    "AMT_RL_WEIGHT",
+    "AMT_RL_REWARD",
+    "AMT_RL_BASELINE",
+    "AMT_RL_SAMPLES",
     "AMT_PYTHON",
     "AMT_DRY_RUN",
 )

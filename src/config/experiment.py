@@ -16,11 +16,12 @@ from .data import Augmentation, BatchSizes, DataConfig, DataIO, DynamicWeighting
 from .inference import InferenceConfig
 from .model import ModelConfig
 from .names import unknown_name
+from .objective import ObjectiveConfig
+from .rl import RLConfig
 from .tasks import get_task
 from .training import (
     CheckpointConfig,
     LRSchedule,
-    ObjectiveConfig,
     OptimizerConfig,
     TrainerConfig,
     WandbConfig,
@@ -36,7 +37,7 @@ class Experiment:
 
     exp_id: str = "exp"
     project: str = "ymt3"
-    task: str = "mc13_fsingle"
+    task: str = "mt3_full_plus"
     """Key of the task table (flag ``-tk``)."""
     event_length: int = 1024
     """Longest token sequence of a single-channel task (flag ``-el``)."""
@@ -57,6 +58,7 @@ class Experiment:
     augmentation: Augmentation = field(default_factory=Augmentation)
     dynamic_dataset_weighting: DynamicWeighting = field(default_factory=DynamicWeighting)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    rl: RLConfig = field(default_factory=RLConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     lr_schedule: LRSchedule = field(default_factory=LRSchedule)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
@@ -90,6 +92,11 @@ class Experiment:
             raise ValueError(
                 "--moe-balance-weight spreads tokens over the experts of a Perceiver-TF: add "
                 "-enc perceiver-tf -ff moe, or take 0"
+            )
+        if max(self.objective.octave_weight, self.objective.chroma_weight) > 0 and task.targets() <= {128}:
+            raise ValueError(
+                f"--octave-weight and --chroma-weight are about pitches, and -tk {task.name} has only drums: "
+                "take 0"
             )
         if self.objective.frame_weight > 0 and not self.model.frame_groups:
             raise ValueError("--frame-weight needs a frame head: add --frame-head voice (or pitched, drums)")

@@ -44,7 +44,7 @@ def _check_positions(encoder: str, name: str, known: tuple[str, ...]) -> None:
 class PreEncoderConfig:
     """Convolutions between the spectrogram and the encoder."""
 
-    type: str = "conv"
+    type: str = "none"
     """``conv``: three residual blocks that halve frequency (published), ``conv1d_t`` and ``conv1d_f`` the
     same along one axis; ``hftt``: a window of frames for each frame; ``res3b_hftt``: both; ``strided``: three
     plain strided convolutions, cheap enough for a small machine; ``none``: the spectrogram as it is."""
@@ -168,13 +168,13 @@ class ConformerConfig:
 class ModelConfig:
     """The network in numbers and names; together with :class:`AudioConfig` enough to build it."""
 
-    encoder_type: str = "perceiver-tf"
+    encoder_type: str = "t5"
     decoder_type: str = "t5"
     pre_encoder: PreEncoderConfig = field(default_factory=PreEncoderConfig)
     encoder: PerceiverTFConfig = field(default_factory=PerceiverTFConfig)
     t5_encoder: T5EncoderConfig = field(default_factory=T5EncoderConfig)
     conformer: ConformerConfig = field(default_factory=ConformerConfig)
-    pre_decoder_type: str = "linear"
+    pre_decoder_type: str = "none"
     decoder: T5DecoderConfig = field(default_factory=T5DecoderConfig)
     memory_positions: str = "none"
     """``sinusoid`` adds time positions to the states the decoder attends to."""

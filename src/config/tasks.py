@@ -175,6 +175,19 @@ def get_task(name: str) -> Task:
     return _TASKS[name]
 
 
+def add_task(task: Task) -> None:
+    """Make a task of a script known in this process, under its name (flag ``-tk``).
+
+    Whatever reads its checkpoints later has to add it as well; a task to keep is a row of this file.
+
+    Raises:
+        ValueError: another task has that name.
+    """
+    if _TASKS.get(task.name, task) != task:
+        raise ValueError(f"there is a task {task.name!r} already and it is another one; choose another name")
+    _TASKS[task.name] = task
+
+
 def list_tasks() -> list[str]:
     """Names of all tasks, sorted."""
     return sorted(_TASKS)

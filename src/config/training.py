@@ -1,4 +1,4 @@
-"""How a run is trained: objective, optimizer, schedule, trainer, checkpoints, logging."""
+"""How a run is trained: optimizer, schedule, trainer, checkpoints, logging."""
 
 from __future__ import annotations
 
@@ -6,32 +6,16 @@ from dataclasses import dataclass
 
 from .checks import check_name
 
-OPTIMIZERS = ("AdamWScale", "AdamW", "Adafactor", "DAdaptAdam", "CPUAdam")
+OPTIMIZERS = ("AdamWScale", "AdamW", "Adafactor", "DAdaptAdam", "CPUAdam", "Muon")
 SCHEDULERS = ("cosine", "constant", "linear", "plateau", "legacy")
 PRECISIONS = ("bf16-mixed", "16-mixed", "32", "auto")
 COSINE_WARMUP_STEPS = 500
 _BETAS = (0.9, 0.999)
 STRATEGIES = ("auto", "ddp")
+LR_SCALINGS = ("none", "linear", "sqrt")
+REFERENCE_BATCH = 128
+"""Segments of the global batch for which the learning rates of the scripts are meant: 8 GPUs x 16."""
 WANDB_MODES = ("online", "offline", "disabled")
-
-
-@dataclass(frozen=True)
-class ObjectiveConfig:
-    """Weights of the terms of the loss (section OBJECTIVE)."""
-
-    frame_weight: float = 0.0
-    """Weight of the frame head's terms; 0 leaves the head out."""
-    frame_until: int = 0
-    """Step after which the frame terms are dropped; 0 keeps them to the end."""
-    soft_shift_ms: float = 0.0
-    """Standard deviation in ms of the Gaussian that spreads time-shift targets; 0 is hard targets."""
-    moe_balance_weight: float = 0.0
-    """Weight of the load-balancing term of ``-ff moe``; 0 leaves it out, as published models did."""
-
-    def __post_init__(self) -> None:
-        for name in ("frame_weight", "frame_until", "soft_shift_ms", "moe_balance_weight"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"objective {name} must not be negative, is {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
@@ -41,6 +25,9 @@ class OptimizerConfig:
     name: str = "AdamWScale"
     learning_rate: float | None = None
     """Base rate; None takes the optimizer's own default."""
+    scale_lr: str = "none"
+    """``linear`` or ``sqrt``: multiply the base rate by the global batch over :data:`REFERENCE_BATCH`, or by
+    the root of that (flag ``--scale-lr``)."""
     weight_decay: float = 0.0
     """Decay on matrices; norms, biases and position tables are never decayed."""
     betas: tuple[float, float] = _BETAS
@@ -58,6 +45,7 @@ class OptimizerConfig:
         if not 0 <= self.ema_decay < 1:
             raise ValueError(f"--ema must lie from 0 (off) to below 1, such as 0.999, not {self.ema_decay}")
         check_name("optimizer", self.name, OPTIMIZERS)
+        check_name("scaling of the learning rate", self.scale_lr, LR_SCALINGS)
         if self.name == "Adafactor" and self.betas != _BETAS:
             raise ValueError("-o Adafactor keeps no moments that --betas could change: leave --betas out")
         if self.learning_rate is not None and self.learning_rate <= 0:
@@ -166,6 +154,10 @@ class WandbConfig:
     """No system metrics, meta or console capture."""
     tensorboard: bool = False
     """Write TensorBoard event files too (flag ``--tensorboard``)."""
+    examples: int = 0
+    """Songs of each validation whose piano roll and sound go to W&B (flag ``--wandb-examples``)."""
 
     def __post_init__(self) -> None:
         check_name("W&B mode", self.mode, WANDB_MODES)
+        if self.examples < 0:
+            raise ValueError(f"--wandb-examples must be 0 (none) or more songs, not {self.examples}")

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..notes.note import NoteArray
+from .augment.vocoder import shift_pitch
 
 NOTE_COLUMNS = ("sample", "onset", "offset", "pitch", "program", "is_drum")
 """Columns of ``Batch.notes``. Onset and offset are seconds from the start of the sample's window and
@@ -46,10 +47,23 @@ class Batch:
     """() int64: label sequences that were too long and are cut."""
     fully_annotated: Tensor | None = None
     """(B,) bool: False where a target instrument of the task sounds without notes; None: true of all."""
+    moving: Tensor | None = None
+    """(B, 1, S) further sound that is still to be shifted in pitch (:meth:`shifted`); None: there is none."""
+    speeds: Tensor | None = None
+    """(B,) what its frequencies are multiplied by."""
 
     def __post_init__(self) -> None:
         assert self.audio.dtype == torch.float32
         assert self.labels.dtype == torch.int64
+
+    def shifted(self) -> Batch:
+        """The batch with ``moving`` shifted, where it lies, and added to ``audio``, all within [-1, 1]."""
+        if self.moving is None:
+            return self
+        assert self.speeds is not None
+        audio = self.audio + shift_pitch(self.moving[:, 0], self.speeds)[:, None]
+        audio = audio / audio.abs().amax(-1, keepdim=True).clamp_min(1.0)
+        return dataclasses.replace(self, audio=audio, moving=None, speeds=None)
 
     def pin_memory(self) -> Batch:
         """A copy in page-locked memory (the loader's ``pin_memory`` calls this)."""
@@ -62,7 +76,7 @@ class Batch:
     def __getstate__(self) -> dict[str, Any]:
         """Small tensors travel inside the message: one open file per batch instead of one for each."""
         return {
-            name: value if name == "audio" or value is None else value.numpy(force=True)
+            name: value if name in ("audio", "moving") or value is None else value.numpy(force=True)
             for name, value in self.__dict__.items()
         }
 

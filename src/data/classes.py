@@ -1,10 +1,11 @@
-"""Which notes of the data the task leaves out or has no class for: said before training, not lost."""
+"""What of the data the task or the objective has no use for: said before training, not lost."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ..config.objective import ObjectiveConfig
 from ..config.vocabularies import program_name
 from ..tokenizer import NoteTokenizer
 from .segments import TrainingSet
@@ -21,6 +22,25 @@ def class_remarks(sets: Sequence[TrainingSet], tokenizer: NoteTokenizer) -> list
         for item in sets
     }
     return [*_unclassed_remarks(counts, tokenizer), *_untaught_remarks(counts, tokenizer)]
+
+
+def octave_remarks(sets: Sequence[TrainingSet], objective: ObjectiveConfig) -> list[str]:
+    """A sentence when the objective goes by the octave flag of songs and none of them has it, or all have."""
+    flags = {
+        bool(flag)
+        for item in sets
+        for split in item.splits
+        for flag in item.store.index(split)["octave_unknown"]
+    }
+    by_flag = objective.octave_samples if objective.octave_weight > 0 else "all"
+    if True not in flags and (by_flag == "unknown" or objective.hide_octaves):
+        return [
+            "the store knows the octave of every training song, so that --octave-samples unknown or "
+            "--hide-octaves finds no sample; amt-prepare folder --octave-unknown marks songs"
+        ]
+    if False not in flags and by_flag == "known":
+        return ["the store knows the octave of no training song: --octave-samples known finds no sample"]
+    return []
 
 
 def _unclassed_remarks(counts: Mapping[str, Counter[int]], tokenizer: NoteTokenizer) -> list[str]:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from ..audio import cut_windows
 from ..config.audio import AudioConfig
-from ..notes.note import NOTE_DTYPE, note_programs
+from ..notes.note import NOTE_DTYPE
 from ..tokenizer import NoteTokenizer
 from .batch import Batch, ValidationItem
 from .collate import notes_tensor, trim_to_bucket
 from .sampling import batch_numbers, batches_of_worker
+from .scored import ScoredSet, reference_of
 from .segments import Sample, SegmentMaker
 from .songs import TaskView
-from .store import SongStore
 
 
 def collate_samples(samples: Sequence[Sample], tokenizer: NoteTokenizer, window_seconds: float) -> Batch:
@@ -30,8 +30,9 @@ def collate_samples(samples: Sequence[Sample], tokenizer: NoteTokenizer, window_
     for row, sample in zip(labels, samples, strict=True):
         row[:, : sample.labels.shape[1]] = sample.labels
     fully = [sample.fully_annotated for sample in samples]
+    moving = any(sample.moving is not None for sample in samples)
     return Batch(
-        audio=_stack_audio(samples),
+        audio=_stack_audio([sample.audio for sample in samples]),
         labels=torch.from_numpy(np.ascontiguousarray(trim_to_bucket(labels, tokenizer.pad_id))),
         notes=notes_tensor([sample.notes for sample in samples], window_seconds),
         dataset_index=torch.tensor([sample.dataset for sample in samples]),
@@ -41,19 +42,24 @@ def collate_samples(samples: Sequence[Sample], tokenizer: NoteTokenizer, window_
         channel_complete=torch.from_numpy(np.stack([sample.channel_complete for sample in samples])),
         num_truncated=torch.tensor(sum(sample.num_truncated for sample in samples)),
         fully_annotated=None if all(fully) else torch.tensor(fully),
+        moving=_stack_audio([sample.moving for sample in samples]) if moving else None,
+        speeds=torch.tensor([sample.speed for sample in samples]) if moving else None,
     )
 
 
-def _stack_audio(samples: Sequence[Sample]) -> Tensor:
-    """(B, 1, S); in a loader process straight in shared memory, which saves a copy on the way out."""
-    shape = (len(samples), 1, len(samples[0].audio))
+def _stack_audio(rows: Sequence[npt.NDArray[np.float32] | None]) -> Tensor:
+    """(B, 1, S), zeros for None; in a loader process straight in shared memory, which saves a copy on the way
+    out."""
+    size = next(len(row) for row in rows if row is not None)
+    shape = (len(rows), 1, size)
     if get_worker_info() is None:
         audio = torch.empty(shape)
     else:
         size = 4 * shape[0] * shape[2]
         storage = torch.UntypedStorage._new_shared(size)  # type: ignore[no-untyped-call]
         audio = torch.empty(0).set_(storage, 0, shape, (shape[2], shape[2], 1))
-    np.stack([sample.audio for sample in samples], out=audio.numpy()[:, 0])
+    for target, row in zip(audio.numpy()[:, 0], rows, strict=True):
+        target[:] = 0.0 if row is None else row
     return audio
 
 
@@ -91,23 +97,6 @@ class TrainingBatches(IterableDataset[Batch]):
             yield collate_samples(samples, self._tokenizer, self._seconds)
 
 
-@dataclass(frozen=True)
-class ScoredSet:
-    """One evaluation set of a run."""
-
-    name: str
-    store: SongStore
-    split: str
-    eval_vocab: str | None
-    """Classes scored one by one; None takes the task's."""
-    eval_drum_vocab: str | None = None
-    """Classes of drum hits; None takes those of the task's drum tokens."""
-    octave_free: tuple[str, ...] = ()
-    """Classes that are also scored by pitch class."""
-    max_songs: int = 0
-    """Only the first N songs; 0 takes all."""
-
-
 class EvaluationSongs(Dataset[ValidationItem]):
     """Whole songs of all evaluation sets, those of one rank: every rank has the same number of items."""
 
@@ -128,10 +117,7 @@ class EvaluationSongs(Dataset[ValidationItem]):
         self._view = TaskView(tokenizer.task)
         places = []
         for number, item in enumerate(sets):
-            songs = len(item.store.index(item.split))
-            most = limit or item.max_songs
-            songs = min(songs, most) if most else songs
-            places += [(number, song) for song in range(songs)]
+            places += [(number, song) for song in range(item.num_songs(limit))]
         empty = -len(places) % world_size
         places += [(0, -1)] * empty
         self._places = np.array(places, dtype=np.int64).reshape(-1, 2)[rank::world_size]
@@ -160,25 +146,21 @@ class EvaluationSongs(Dataset[ValidationItem]):
         song = item.store.song(item.split, number)
         sound = song.mix()
         windows = cut_windows(sound, size)
-        annotated_programs = frozenset(program for stem in song.stem_programs for program in stem)
-        known = self._view.known_programs(song.unannotated, annotated_programs)
-        names, _ = self._view.usable_subtasks(known, annotated_programs)
-        subtask = names[0] if names else None
-        notes = self._tokenizer.target_notes(song.notes, subtask)
-        labels = self._tokenizer.encode(notes, num_windows=len(windows), subtask=subtask)
-        annotated, complete = self._view.annotated(known, subtask)
-        if not known.all():
-            notes = notes[known[note_programs(notes)]]
+        reference = reference_of(song, self._tokenizer, self._view)
+        labels = self._tokenizer.encode(
+            reference.target_notes, num_windows=len(windows), subtask=reference.subtask
+        )
+        annotated, complete = self._view.annotated(reference.known, reference.subtask)
         return ValidationItem(
             valid=True,
             set_index=set_index,
             song_id=song.song_id,
             audio=torch.from_numpy(windows[:, None]),
             labels=torch.from_numpy(np.ascontiguousarray(trim_to_bucket(labels, self._tokenizer.pad_id))),
-            notes=notes,
+            notes=reference.notes,
             num_samples=len(sound),
-            subtask=subtask,
-            known_programs=None if known.all() else known,
+            subtask=reference.subtask,
+            known_programs=None if reference.known.all() else reference.known,
             channel_annotated=annotated,
             channel_complete=complete,
         )

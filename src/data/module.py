@@ -15,8 +15,9 @@ from torch.utils.data import DataLoader
 from ..config.experiment import Experiment
 from ..tokenizer import NoteTokenizer
 from .batch import Batch, ValidationItem
-from .classes import class_remarks
-from .dataset import EvaluationSongs, ScoredSet, TrainingBatches
+from .classes import class_remarks, octave_remarks
+from .dataset import EvaluationSongs, TrainingBatches
+from .scored import ScoredSet
 from .segments import SegmentMaker
 from .sources import open_presets
 from .weights import WeightTable
@@ -81,6 +82,7 @@ class TranscriptionData(pl.LightningDataModule):
         """What the user should know of the data, in words; said by rank 0."""
         if rank == 0 and data.training:
             self.remarks = class_remarks(data.training, tokenizer)
+            self.remarks += octave_remarks(data.training, experiment.objective)
 
     @property
     def dataset_names(self) -> list[str]:
@@ -147,8 +149,9 @@ class TranscriptionData(pl.LightningDataModule):
             first_sample=self.first_sample,
         )
         workers, ahead = experiment.dataio.num_workers, experiment.dataio.prefetch_factor
+        sounds = 2 if experiment.augmentation.pitch_shift_method == "device" else 1
         problem = shared_memory_problem(
-            workers, ahead, experiment.bsz.local * experiment.audio.segment_samples * 4
+            workers, ahead, experiment.bsz.local * experiment.audio.segment_samples * 4 * sounds
         )
         if problem:
             warnings.warn(problem, UserWarning, stacklevel=2)

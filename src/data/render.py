@@ -76,14 +76,20 @@ class Renderer:
         self._sample_rate = sample_rate
         self._rng = rng
 
-    def render(self, sources: Sequence[Source], number: int) -> Audio:
-        """(S,) the sum of what is heard, then room, noise, codec and the guard against clipping."""
+    def render(self, sources: Sequence[Source], number: int) -> tuple[Audio, Audio | None]:
+        """(S,) the sum of what is heard, then room, noise, codec and the guard against clipping.
+
+        Where pitch is shifted on the device, what is to be shifted comes apart, (S,), and nothing follows the
+        sum.
+        """
         augmentation = self._augmentation
         plain = augmentation.amp_range == (1.0, 1.0) and augmentation.eq_prob == 0
         if plain and not any(source.shift.active for source in sources):
             audio = self._plain_sum(sources)
         else:
-            audio = self._sum(sources, number)
+            audio, moving = self._sum(sources, number)
+            if moving is not None:
+                return audio, moving
         for stream, probability, change in (
             ("room", augmentation.reverb_prob, self._room),
             ("noise", augmentation.noise_prob, self._noise),
@@ -93,7 +99,7 @@ class Renderer:
                 rng = self._rng(stream, number)
                 if rng.random() < probability:
                     audio = change(audio, rng)
-        return guard_clipping(audio)
+        return guard_clipping(audio), None
 
     def _room(self, audio: Audio, rng: np.random.Generator) -> Audio:
         return add_room(audio, rng, self._sample_rate)
@@ -122,8 +128,9 @@ class Renderer:
             total = mixed if total is None else total + mixed
         return np.zeros(self._num_samples, dtype=np.float32) if total is None else total
 
-    def _sum(self, sources: Sequence[Source], number: int) -> Audio:
-        """The stems with their gains; pitched ones of shifted sources in one sum that is then shifted."""
+    def _sum(self, sources: Sequence[Source], number: int) -> tuple[Audio, Audio | None]:
+        """The stems with their gains; pitched ones of shifted sources in one sum that is shifted, or given
+        apart for the device to shift."""
         augmentation, size = self._augmentation, self._num_samples
         rng = self._rng("gain", number)
         filters = self._rng("eq", number) if augmentation.eq_prob > 0 else None
@@ -151,10 +158,12 @@ class Renderer:
                     moved, shift = sound, source.shift
                 else:
                     moved += sound
-        if moved is not None:
+        if moved is not None and augmentation.pitch_shift_method != "device":
             audio += shift_audio(moved, shift, size)
-        audio *= draw_gains(rng, 1, augmentation.amp_range)
-        return audio
+            moved = None
+        gain = draw_gains(rng, 1, augmentation.amp_range)
+        audio *= gain
+        return audio, None if moved is None else moved[:size] * gain
 
     def _share_gains(self, gains: Audio, units: list[np.float32], number: int) -> None:
         """Stems beyond ``max_subunit_stems`` take, in place, the gain of a random earlier one."""

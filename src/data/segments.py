@@ -62,6 +62,9 @@ class Sample:
     """The sub-task its labels begin with."""
     num_truncated: int = 0
     """Channels whose label was too long and is cut."""
+    moving: Audio | None = None
+    """(S,) further sound, whose frequencies are still to be multiplied by ``speed``."""
+    speed: float = 1.0
 
 
 class SegmentMaker:
@@ -116,7 +119,7 @@ class SegmentMaker:
                 self._rng("pitch", number),
                 self._augmentation.pitch_shift_range,
                 self._augmentation.pitch_shift_detune,
-                keeps_time=self._augmentation.pitch_shift_method == "stretch",
+                keeps_time=self._augmentation.pitch_shift_method != "speed",
             )
         position = self._position(number, shift)
         subtask = self._subtask(self._entry(position), number)
@@ -127,9 +130,10 @@ class SegmentMaker:
         labels = self._tokenizer.encode_window(self._tokenizer.subtask_notes(notes, subtask), subtask=subtask)
         known = self._known_programs(own)
         annotated, complete = self._view.annotated(known, subtask)
+        audio, moving = self._renderer.render(sources, number)
         return Sample(
             number=number,
-            audio=self._renderer.render(sources, number),
+            audio=audio,
             notes=notes,
             labels=labels,
             dataset=position.dataset,
@@ -139,6 +143,8 @@ class SegmentMaker:
             fully_annotated=bool(known[self._view.target_list].all()),
             subtask=subtask,
             num_truncated=self._tokenizer.truncated - before,
+            moving=moving,
+            speed=1.0 if moving is None else shift.speed,
         )
 
     def _position(self, number: int, shift: PitchShift) -> Position:

@@ -13,7 +13,7 @@ from ..config.presets import (
     combine_presets,
     get_single_preset,
 )
-from .dataset import ScoredSet
+from .scored import ScoredSet
 from .segments import TrainingSet
 from .store import SongStore, StoreError
 
@@ -76,7 +76,65 @@ def open_presets(
     return RunData(tuple(training), tuple(validation), tuple(test))
 
 
-def _open_stores(presets: Sequence[SinglePreset], data_home: Path, sample_rate: int) -> dict[str, SongStore]:
+def open_scored_sets(
+    names: Sequence[str],
+    data_home: Path,
+    split: str = "test",
+    *,
+    sample_rate: int | None = None,
+    excluded: Sequence[str] = (),
+) -> tuple[ScoredSet, ...]:
+    """The sets of presets that are scored apart from training; the other splits need not be there.
+
+    Args:
+        names: presets (flag ``-d``) or prepared stores.
+        data_home: folder of the stores.
+        split: ``test``, ``validation`` or ``train`` for what the presets take as such, or the name of a split
+            of the stores.
+        sample_rate: the rate the stores must have; None takes any.
+        excluded: presets left out.
+
+    Raises:
+        ValueError: for an unknown name, a preset without such a set, and one message for all stores that are
+            missing or broken, with the commands that build them.
+    """
+    data_home = Path(data_home)
+    mix = apply_excluded_presets(combine_presets(names, data_home), excluded)
+    presets = [get_single_preset(name, data_home) for name in mix.presets]
+    stores = _open_stores(presets, data_home, sample_rate)
+    found: list[ScoredSet] = []
+    problems: list[str] = []
+    for preset, vocab, drums in zip(presets, mix.eval_vocab, mix.eval_drum_vocab, strict=True):
+        store = stores[preset.store]
+        wanted = _sets_of(preset, split)
+        if not wanted:
+            problems.append(f"preset {preset.name} has no {split} set; choose another with --split")
+        for missing in [item.split for item in wanted if item.split not in store.splits]:
+            problems.append(
+                f"store {store.path} has no split {missing} (preset {preset.name}, --split {split}); "
+                f"it has {', '.join(store.splits)}"
+            )
+        like = ScoredSet(
+            "", store, "", vocab or preset.eval_vocab, drums or preset.eval_drum_vocab, preset.octave_free
+        )
+        _add_sets(found, wanted, like)
+    if problems:
+        raise ValueError("\n".join(problems))
+    return tuple(found)
+
+
+def _sets_of(preset: SinglePreset, split: str) -> tuple[EvaluationSet, ...]:
+    if split == "test":
+        return preset.test
+    if split == "validation":
+        return preset.validation
+    names = preset.train if split == "train" else (split,)
+    return tuple(EvaluationSet(f"{preset.store}_{name}", name) for name in names)
+
+
+def _open_stores(
+    presets: Sequence[SinglePreset], data_home: Path, sample_rate: int | None
+) -> dict[str, SongStore]:
     stores: dict[str, SongStore] = {}
     absent: list[str] = []
     broken: list[str] = []
@@ -94,7 +152,7 @@ def _open_stores(presets: Sequence[SinglePreset], data_home: Path, sample_rate: 
         except StoreError as error:
             broken.append(str(error))
             continue
-        if store.sample_rate != sample_rate:
+        if sample_rate is not None and store.sample_rate != sample_rate:
             broken.append(
                 f"{path}: has {store.sample_rate} Hz, the run uses {sample_rate} Hz; prepare it again"
             )

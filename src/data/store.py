@@ -32,6 +32,7 @@ from .store_audio import ARRAY, CODINGS, each_part, open_stems, read_part
 from .store_format import (
     FORMAT,
     INDEX_FIELDS,
+    SONG_HASHES,
     VERSION,
     StemArray,
     StoreError,
@@ -113,7 +114,7 @@ class Song:
             notes: NoteArray = np.load(path, allow_pickle=False)
         except FileNotFoundError:
             raise StoreError(f"{path}: the file is missing; prepare the store again") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise StoreError(f"{path}: cannot be read as an array ({error})") from None
         if notes.dtype != NOTE_DTYPE or notes.shape != (self.num_notes,):
             raise StoreError(
@@ -225,15 +226,15 @@ class SongStore:
     def content_hash(self, split: str) -> str:
         """sha256 (hex) over the samples and notes of the songs of a split, in order, as they are on disk.
 
-        For a split made of songs of others: over the hashes of its songs.
+        For a split made of songs of others, or made in pieces: over the hashes of its songs.
         """
         digest = hashlib.sha256()
-        view = self.is_view(split)
+        by_song = self.is_view(split) or self.header["splits"][split].get("hash_of") == SONG_HASHES
         for i in range(len(self.index(split))):
             song = self.song(split, i)
-            own = hashlib.sha256() if view else digest
+            own = hashlib.sha256() if by_song else digest
             update_digest(own, song.stems, song.notes)
-            if view:
+            if by_song:
                 digest.update(own.hexdigest().encode())
         return digest.hexdigest()
 

@@ -47,7 +47,7 @@ def open_stems(folder: Path, coding: str, num_stems: int, num_samples: int) -> S
         stems: StemArray = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise StoreError(f"{path}: the file is missing; prepare the store again") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise StoreError(f"{path}: cannot be read as an array ({error})") from None
     if stems.dtype != np.int16 or stems.shape != (num_stems, num_samples):
         raise StoreError(

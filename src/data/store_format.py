@@ -26,6 +26,9 @@ INDEX_FIELDS = (
 )
 """Fields of an index row after ``song_id``."""
 
+SONG_HASHES = "songs"
+"""``hash_of`` of a split whose sha256 is taken over the hashes of its songs, as a view's always is."""
+
 
 class StoreError(ValueError):
     """A store that is missing, broken or of another version."""

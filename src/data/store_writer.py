@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
 import socket
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from ..notes.note import NOTE_DTYPE, NoteArray, note_programs
-from .store_audio import ARRAY, FLAC, write_stems
-from .store_format import FORMAT, INDEX_FIELDS, VERSION, StemArray, count_programs, update_digest
+from ..notes.note import NoteArray
+from .store_audio import ARRAY, FLAC
+from .store_format import FORMAT, INDEX_FIELDS, SONG_HASHES, VERSION, StemArray, count_programs, update_digest
+from .store_song import check_song_id, write_json, write_song
+from .strict_json import read_json_object
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_LOCK = "lock"
 
 
 class StoreWriter:
@@ -36,9 +39,11 @@ class StoreWriter:
         overwrite: replace a store that is already at ``path``.
         flac: store the stems as FLAC: about half the room, several times the CPU time to read.
         facts: further plain values for ``store.json``.
+        resume: what is written stays when writing is broken off, and the next writer that resumes goes on
+            with it (see :attr:`songs_folder`). Splits then have a hash over the hashes of their songs.
 
     Raises:
-        ValueError: when ``path`` exists and ``overwrite`` is False.
+        ValueError: when ``path`` exists and ``overwrite`` is False, or another process resumes it now.
     """
 
     def __init__(
@@ -50,12 +55,15 @@ class StoreWriter:
         overwrite: bool = False,
         flac: bool = False,
         facts: Mapping[str, Any] | None = None,
+        resume: bool = False,
     ) -> None:
         self.path = Path(path)
         self.name = name
         self.sample_rate = sample_rate
         self._overwrite = overwrite
-        self._coding = FLAC if flac else ARRAY
+        self.coding = FLAC if flac else ARRAY
+        """How the stems are stored: ``npy`` or ``flac``."""
+        self._resume = resume
         self._facts = dict(facts or {})
         self._rows: dict[str, list[tuple[Any, ...]]] = {}
         self._digests: dict[str, Any] = {}
@@ -69,10 +77,18 @@ class StoreWriter:
             self._refuse_existing()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(self.path)
-        self._temporary = self.path.parent / f".{self.path.name}.{socket.gethostname()}.{os.getpid()}.partial"
-        shutil.rmtree(self._temporary, ignore_errors=True)
-        (self._temporary / "songs").mkdir(parents=True)
-        (self._temporary / "index").mkdir()
+        self._lock: int | None = None
+        if resume:
+            self._temporary = self.path.parent / f".{self.path.name}.unfinished"
+            self._temporary.mkdir(exist_ok=True)
+            self._take_lock()
+        else:
+            own = f".{self.path.name}.{socket.gethostname()}.{os.getpid()}.partial"
+            self._temporary = self.path.parent / own
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary.mkdir()
+        self.songs_folder.mkdir(exist_ok=True)
+        (self._temporary / "index").mkdir(exist_ok=True)
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -84,6 +100,16 @@ class StoreWriter:
             self.close()
         else:
             self.abort()
+
+    @property
+    def folder(self) -> Path:
+        """The temporary folder, until the store is closed."""
+        return self._temporary
+
+    @property
+    def songs_folder(self) -> Path:
+        """Where the songs of the store to be lie, one folder each."""
+        return self._temporary / "songs"
 
     def add_split(self, split: str) -> None:
         """Make ``split`` exist even when no song is added to it."""
@@ -124,44 +150,45 @@ class StoreWriter:
                 f"split {split!r} is made of songs of other splits; a song cannot be added to it"
             )
         self.add_split(split)
-        facts = dict(meta or {})
-        _check_song_id(song_id, self._songs)
-        stems = np.ascontiguousarray(stems)
-        if stems.dtype != np.int16 or stems.ndim != 2:
-            raise ValueError(
-                f"song {song_id!r}: stems must be int16 (stems, samples), not {stems.dtype} {stems.shape}"
-            )
-        if len(stem_programs) != len(stems) or len(stem_names) != len(stems):
-            raise ValueError(
-                f"song {song_id!r}: {len(stems)} stems, {len(stem_programs)} lists of programs, "
-                f"{len(stem_names)} names: the numbers must agree"
-            )
-        programs = [[int(program) for program in group] for group in stem_programs]
-        if any(not 0 <= program <= 128 for group in programs for program in group):
-            raise ValueError(f"song {song_id!r}: stem programs must lie in 0 to 128")
-        notes = _checked_notes(song_id, notes)
-        _check_programs(song_id, notes, {program for group in programs for program in group})
-        digest = hashlib.sha256()
-        update_digest(digest, stems, notes)
-        update_digest(self._digests[split], stems, notes)
-        folder = self._temporary / "songs" / song_id
-        folder.mkdir()
-        write_stems(folder, stems, self._coding, self.sample_rate)
-        np.save(folder / "notes.npy", notes, allow_pickle=False)
-        octave_unknown = bool(facts.pop("octave_unknown", False))
-        described = {
-            "song_id": song_id,
-            "num_samples": stems.shape[1],
-            "stems": [{"name": str(n), "programs": p} for n, p in zip(stem_names, programs, strict=True)],
-            "unannotated": [int(program) for program in facts.pop("unannotated", [])],
-            "octave_unknown": octave_unknown,
-            "source": facts.pop("source", ""),
-            "licence": facts.pop("licence", ""),
-            "sha256": digest.hexdigest(),
-        }
-        _write_json(folder / "song.json", {**facts, **described})
-        row = (song_id, stems.shape[1], stems.shape[0], len(notes), octave_unknown)
-        self._songs[song_id] = (row, digest.hexdigest())
+        check_song_id(song_id, self._songs)
+        described, notes = write_song(
+            self.songs_folder / song_id,
+            song_id,
+            stems,
+            stem_programs,
+            stem_names,
+            notes,
+            meta or {},
+            coding=self.coding,
+            sample_rate=self.sample_rate,
+        )
+        if not self._resume:
+            update_digest(self._digests[split], np.ascontiguousarray(stems), notes)
+        self._note_song(split, described, notes)
+
+    def add_finished(self, split: str, song_id: str) -> None:
+        """Add a song that ``write_song`` wrote into :attr:`songs_folder`, of a writer that resumes."""
+        assert self._open, "the writer is closed"
+        assert self._resume, "songs are written ahead only for a writer that resumes"
+        assert split not in self._views
+        self.add_split(split)
+        check_song_id(song_id, self._songs)
+        folder = self.songs_folder / song_id
+        notes = np.load(folder / "notes.npy", allow_pickle=False)
+        self._note_song(split, read_json_object(folder / "song.json"), notes)
+
+    def _note_song(self, split: str, described: Mapping[str, Any], notes: NoteArray) -> None:
+        song_id = described["song_id"]
+        row = (
+            song_id,
+            described["num_samples"],
+            len(described["stems"]),
+            len(notes),
+            described["octave_unknown"],
+        )
+        if self._resume:
+            self._digests[split].update(described["sha256"].encode())
+        self._songs[song_id] = (row, described["sha256"])
         self._programs[song_id] = count_programs(notes)
         self._rows[split].append(row)
 
@@ -212,9 +239,11 @@ class StoreWriter:
             }
             if split in self._views:
                 splits[split]["view"] = True
+            elif self._resume:
+                splits[split]["hash_of"] = SONG_HASHES
         header = {
             "format": FORMAT,
-            "version": VERSION if self._views or self._coding == FLAC else 1,
+            "version": VERSION if self._views or self.coding == FLAC else 1,
             "name": self.name,
             "sample_rate": self.sample_rate,
             "splits": splits,
@@ -222,10 +251,11 @@ class StoreWriter:
                 "".join(f"{name} {facts['sha256']}\n" for name, facts in splits.items()).encode()
             ).hexdigest(),
         }
-        if self._coding != ARRAY:
-            header["audio"] = self._coding
-        _write_json(self._temporary / "store.json", {**self._facts, **header})
+        if self.coding != ARRAY:
+            header["audio"] = self.coding
+        write_json(self._temporary / "store.json", {**self._facts, **header})
         self._open = False
+        self._release_lock()
         if not self._overwrite:
             self._refuse_existing()
         replaced = None
@@ -238,52 +268,37 @@ class StoreWriter:
             shutil.rmtree(replaced, ignore_errors=True)
 
     def abort(self) -> None:
-        """Throw away what was written."""
+        """Throw away what was written; a writer that resumes keeps finished songs for the next."""
         self._open = False
-        shutil.rmtree(self._temporary, ignore_errors=True)
+        if self._resume:
+            if not any(self.songs_folder.iterdir()):
+                shutil.rmtree(self._temporary, ignore_errors=True)
+            self._release_lock()
+        else:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self._temporary / _LOCK, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = None
+            raise ValueError(
+                f"{self.path}: another process is preparing it; wait for it or stop it"
+            ) from None
+
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            (self._temporary / _LOCK).unlink(missing_ok=True)
+            os.close(self._lock)
+            self._lock = None
 
     def _refuse_existing(self) -> None:
         if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
             raise ValueError(
                 f"{self.path} exists already; remove it or ask for it to be overwritten (--overwrite)"
             )
-
-
-def _checked_notes(song_id: str, notes: NoteArray) -> NoteArray:
-    if notes.dtype != NOTE_DTYPE or notes.ndim != 1:
-        raise ValueError(f"song {song_id!r}: notes must be a one-dimensional array of NOTE_DTYPE")
-    if not (np.isfinite(notes["onset"]).all() and np.isfinite(notes["offset"]).all()):
-        raise ValueError(f"song {song_id!r}: a note has a time that is not finite")
-    if len(notes) and (notes["onset"].min() < 0 or (notes["offset"] < notes["onset"]).any()):
-        raise ValueError(f"song {song_id!r}: a note starts before 0 s or ends before it starts")
-    if len(notes) and (notes["pitch"].min() < 0 or notes["pitch"].max() > 127):
-        raise ValueError(f"song {song_id!r}: a pitch lies outside 0 to 127")
-    order = np.lexsort((notes["offset"], notes["pitch"], notes["program"], notes["is_drum"], notes["onset"]))
-    return np.ascontiguousarray(notes[order])
-
-
-def _check_programs(song_id: str, notes: NoteArray, known: set[int]) -> None:
-    own = np.unique(note_programs(notes))
-    strange = sorted({int(program) for program in own} - known)
-    if strange:
-        raise ValueError(
-            f"song {song_id!r}: notes of program {', '.join(map(str, strange))} belong to no stem; "
-            "list each note's program (128: drums) among the programs of the stem that plays it"
-        )
-
-
-def _check_song_id(song_id: str, taken: Container[str]) -> None:
-    if not song_id or song_id.strip() != song_id or song_id in (".", "..") or re.search(r"[/\\\0]", song_id):
-        raise ValueError(f"song id {song_id!r}: cannot be the name of a folder")
-    if len(song_id.encode()) > 200:
-        raise ValueError(f"song id {song_id!r}: longer than 200 bytes")
-    if song_id in taken:
-        raise ValueError(f"song id {song_id!r}: occurs twice in the store")
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, sort_keys=True)
-    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _remove_stale(path: Path) -> None:

@@ -90,22 +90,15 @@ class Scoring:
         return FileCounts(notes, self._melodies(ref, est, duration))
 
     def _drum_score(self, ref: NoteArray, est: NoteArray) -> NoteScore:
-        """Onsets of drum hits; mutates its copies."""
-        if self.drum_vocab is not None:
-            table = np.full(128, -1, dtype=np.int16)
-            for members in self.drum_vocab.values():
-                table[list(members)] = members[0]
-            ref["pitch"], est["pitch"] = table[ref["pitch"]], table[est["pitch"]]
-            ref, est = ref[ref["pitch"] >= 0], est[est["pitch"] >= 0]
+        """Onsets of drum hits."""
+        ref, est = drum_hits(ref, self.drum_vocab), drum_hits(est, self.drum_vocab)
         matched = pair_notes(ref, est, pitches(ref), pitches(est), self.tolerances, with_offset=False)
         return NoteScore(int((matched >= 0).sum()), len(ref), len(est))
 
     def _multi_score(self, ref: NoteArray, est: NoteArray) -> NoteScore:
         """Notes of all classes with offsets, where also the class must agree. A program of several classes
         belongs to the first; notes of no class are left out."""
-        member = _membership(self.vocab)
-        first_class = np.where(member.any(axis=0), member.argmax(axis=0), -1)
-        ref_class, est_class = first_class[_column(ref)], first_class[_column(est)]
+        ref_class, est_class = first_class(ref, self.vocab), first_class(est, self.vocab)
         ref, ref_class = ref[ref_class >= 0], ref_class[ref_class >= 0]
         est, est_class = est[est_class >= 0], est_class[est_class >= 0]
         groups = ref_class * 128 + pitches(ref), est_class * 128 + pitches(est)
@@ -152,6 +145,31 @@ class Scoring:
                 ref[row[_column(ref)]], est[row[_column(est)]], hop=self.melody_hop, duration=duration
             )
         return scores
+
+
+def drum_hits(notes: NoteArray, drum_vocab: Vocabulary | None) -> NoteArray:
+    """Drum notes as they are compared: with the first pitch of their class, those of no class left out.
+
+    Without classes they are compared as they are.
+    """
+    if drum_vocab is None:
+        return notes
+    table = np.full(128, -1, dtype=np.int16)
+    for members in drum_vocab.values():
+        table[list(members)] = members[0]
+    hits = notes.copy()
+    hits["pitch"] = table[hits["pitch"]]
+    known: NoteArray = hits[hits["pitch"] >= 0]
+    return known
+
+
+def first_class(notes: NoteArray, vocab: Vocabulary) -> IntArray:
+    """Number of the first class a note's program is in, -1 for none."""
+    member = _membership(vocab)
+    if not len(member):
+        return np.full(len(notes), -1, dtype=np.int64)
+    number: IntArray = np.where(member.any(axis=0), member.argmax(axis=0), -1)[_column(notes)]
+    return number
 
 
 def _membership(vocab: Vocabulary) -> npt.NDArray[np.bool_]:

@@ -66,6 +66,44 @@ def scan_shifts(
     return scores
 
 
+class ShiftSums:
+    """A scan over many files: the counts of each shift added up.
+
+    Args:
+        semitones, seconds: the shifts, as in :func:`scan_shifts`.
+        tolerances: as there.
+    """
+
+    def __init__(
+        self,
+        semitones: Iterable[int] = (0,),
+        seconds: Iterable[float] = (0.0,),
+        tolerances: Tolerances | None = None,
+    ) -> None:
+        self._semitones, self._seconds = tuple(semitones), tuple(seconds)
+        self._tolerances = tolerances
+        self._sums: list[ShiftScore] = []
+
+    def add(self, reference: Notes, estimate: Notes) -> None:
+        """Scan one more file."""
+        scores = scan_shifts(
+            reference,
+            estimate,
+            semitones=self._semitones,
+            seconds=self._seconds,
+            tolerances=self._tolerances,
+        )
+        before = self._sums or [ShiftScore(s.semitones, s.seconds, NoteScore(0, 0, 0)) for s in scores]
+        self._sums = [
+            ShiftScore(old.semitones, old.seconds, old.score + new.score)
+            for old, new in zip(before, scores, strict=True)
+        ]
+
+    def scores(self) -> list[ShiftScore]:
+        """Each shift with the counts of all files; empty before the first."""
+        return list(self._sums)
+
+
 def best_shift(scores: Iterable[ShiftScore]) -> ShiftScore:
     """The shift of a scan that matches most notes; of equal ones the smallest, pitch before time."""
     scanned = list(scores)

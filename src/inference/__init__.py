@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .batch import run_batch
     from .choices import DecodingChoices
     from .find import find_checkpoint
     from .piano_roll import draw_piano_roll
@@ -21,6 +22,7 @@ __all__ = [
     "find_checkpoint",
     "load_transcriber",
     "render_notes",
+    "run_batch",
     "run_predict",
     "untrained_transcriber",
     "write_wav",
@@ -35,6 +37,7 @@ _HOMES = {
     "find_checkpoint": "find",
     "load_transcriber": "transcriber",
     "render_notes": "render",
+    "run_batch": "batch",
     "run_predict": "predict",
     "untrained_transcriber": "transcriber",
     "write_wav": "render",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ..tokenizer import NoteTokenizer
@@ -32,9 +33,14 @@ class DecodingChoices:
     """Numbers of the decoder's matrices: ``32``, ``bf16``, ``int8`` (CPU only), or ``auto``: bf16 on a GPU
     and 32 on a CPU."""
 
+    min_note_ms: float = 0.0
+    """Pitched notes shorter than this are left out; drums have no length and stay."""
+
     def __post_init__(self) -> None:
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"--batch-size must be at least 1, is {self.batch_size}")
+        if not 0 <= self.min_note_ms < math.inf:
+            raise ValueError(f"--min-note-ms must be 0 or more milliseconds, is {self.min_note_ms}")
 
 
 DEFAULT_CHOICES = DecodingChoices()

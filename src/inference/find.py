@@ -28,7 +28,7 @@ def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: s
     text = str(spec)
     if Path(text).is_file():
         return Path(text)
-    if "@" not in text and ("/" in text or text.endswith((".ckpt", ".pt", ".pth"))):
+    if "@" not in text and ("/" in text or text.endswith((".ckpt", ".pt", ".pth", ".safetensors"))):
         raise ValueError(f"{text} does not exist")
     experiment, given = split_exp_id(text)
     name = given or LAST_NAME

@@ -41,18 +41,34 @@ class PitchEvidence:
     """Mean log-probability of each pitch in each frame of a song, over the windows that hear it."""
 
     def __init__(self, num_samples: int, segment_samples: int, samples_per_frame: int) -> None:
-        frames = -(-(num_samples + 2 * segment_samples) // samples_per_frame)
         self._samples_per_frame = samples_per_frame
-        self._total = np.zeros((frames, FRAME_NUM_PITCHES), dtype=np.float32)
-        self._count = np.zeros(frames, dtype=np.int32)
+        self._end = -(-(num_samples + 2 * segment_samples) // samples_per_frame)
+        self._first = 0
+        """Frame of the song that the arrays begin with."""
+        self._total = np.zeros((0, FRAME_NUM_PITCHES), dtype=np.float32)
+        self._count = np.zeros(0, dtype=np.int32)
 
     def add(self, start_sample: int, scores: npt.NDArray[np.float32]) -> None:
         """The (T, P) log-probabilities of a window that starts at ``start_sample``."""
         first = round(start_sample / self._samples_per_frame) + EDGE_FRAMES
         inner = scores[EDGE_FRAMES : len(scores) - EDGE_FRAMES]
-        inner = inner[: max(0, len(self._total) - first)]
+        inner = inner[: max(0, self._end - first)]
+        first -= self._first
+        assert first >= 0, "what was forgotten is not heard again"
+        missing = first + len(inner) - len(self._count)
+        if missing > 0:
+            missing = max(missing, len(self._count))  # in doubling steps; frames not heard count nothing
+            self._total = np.pad(self._total, ((0, missing), (0, 0)))
+            self._count = np.pad(self._count, (0, missing))
         self._total[first : first + len(inner)] += inner
         self._count[first : first + len(inner)] += 1
+
+    def forget(self, sample: int) -> None:
+        """Frames before ``sample`` are not asked for again."""
+        done = min(sample // self._samples_per_frame - self._first, len(self._count))
+        if done > 0:
+            self._total, self._count = self._total[done:], self._count[done:]
+            self._first += done
 
     def correct(self, notes: Sequence[Note], margin: float, sample_rate: int) -> list[Note]:
         """Sung notes at the pitch that is likelier by more than ``margin`` (natural log, mean per frame)."""
@@ -62,6 +78,7 @@ class PitchEvidence:
             if note.program in (SINGING_PROGRAM, CHORUS_PROGRAM) and not note.is_drum:
                 first = int(np.ceil(note.onset * per_second))
                 last = max(first + 1, int(min(note.offset, note.onset + LISTEN_SECONDS) * per_second))
+                first, last = first - self._first, last - self._first
                 heard = self._count[first:last] > 0
                 own = note.pitch - FRAME_MIN_PITCH
                 if heard.any() and 0 <= own < FRAME_NUM_PITCHES:

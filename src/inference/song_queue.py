@@ -1,6 +1,6 @@
 """Windows of several songs in one stream of batches, and their tokens back to their songs.
 
-Axes: W windows, S samples, C decoding channels, N tokens.
+Axes: S samples, C decoding channels.
 """
 
 from __future__ import annotations
@@ -10,13 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from .pitch_check import PitchEvidence
+from ..notes.note import Note
+from .stitching import Stitcher
 from .windows import Samples, Windows
-
-Ids = npt.NDArray[np.int32]
 
 
 @dataclass
@@ -26,27 +22,45 @@ class QueuedSong:
     number: int
     """Its place among the songs, from 0."""
     windows: Windows
-    evidence: PitchEvidence | None
-    num_channels: int
+    stitcher: Stitcher
+    name: str = ""
+    """Of its file."""
     opened: float = field(default_factory=time.perf_counter)
-    num_done: int = 0
-    """Windows of which all channels are decoded."""
-    _ids: dict[int, list[Ids]] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+    """Those that are final, in the order in which they became so."""
+    _waiting: dict[int, list[list[int]]] = field(default_factory=dict)
+    """Decoded windows whose turn has not come: the number of each, to its tokens by channel."""
+    _next: int = 0
 
-    def put(self, window: int, channel: int, ids: Ids) -> None:
-        """Keep the tokens (n,) of one channel of a window."""
-        channels = self._ids.setdefault(window, [np.zeros(0, dtype=np.int32)] * self.num_channels)
-        channels[channel] = ids
+    def put(self, window: int, rows: list[list[int]]) -> list[Note]:
+        """Take the tokens of one window by channel; the notes that became final, in order."""
+        self._waiting[window] = rows
+        new: list[Note] = []
+        while (ready := self._waiting.pop(self._next, None)) is not None:
+            new += self.stitcher.add(ready)
+            self._next += 1
+        self.notes += new
+        return new
 
-    def tokens(self, pad_id: int) -> npt.NDArray[np.int64]:
-        """(W, C, N) of all windows."""
-        longest = max(len(ids) for channels in self._ids.values() for ids in channels)
-        shape = self.windows.num_windows, self.num_channels, longest
-        tokens = np.full(shape, pad_id, dtype=np.int64)
-        for window, channels in self._ids.items():
-            for channel, ids in enumerate(channels):
-                tokens[window, channel, : len(ids)] = ids
-        return tokens
+
+@dataclass
+class _Place:
+    """A window in the stream."""
+
+    song: QueuedSong
+    number: int
+    """In its song."""
+    rows: list[list[int]]
+    left: int
+    """Channels still to come."""
+
+
+class Decoded(NamedTuple):
+    """What a window that is decoded did for its song."""
+
+    song: QueuedSong
+    new_notes: list[Note]
+    is_complete: bool
 
 
 class QueuedWindow(NamedTuple):
@@ -77,8 +91,8 @@ class SongQueue:
         self._sources = sources
         self._batch_size = batch_size
         self._num_channels = num_channels
-        self._given: dict[int, tuple[QueuedSong, int, int]] = {}
-        """Window number in the stream to its song, number in the song, and channels still to come."""
+        self._given: dict[int, _Place] = {}
+        """By the number of the window in the stream."""
         self._failures: list[tuple[int, Exception]] = []
         self._failed: set[int] = set()
         self.num_windows = 0
@@ -88,7 +102,8 @@ class SongQueue:
         """Batches of ``batch_size`` windows, the last one smaller."""
         batch: list[QueuedWindow] = []
         for place, window in enumerate(self._all_windows()):
-            self._given[place] = (window.song, window.number, self._num_channels)
+            channels = self._num_channels
+            self._given[place] = _Place(window.song, window.number, [[] for _ in range(channels)], channels)
             batch.append(window)
             if len(batch) == self._batch_size:
                 yield batch
@@ -115,16 +130,16 @@ class SongQueue:
         taken, self._failures = self._failures, []
         return taken
 
-    def put(self, row: int, ids: Ids) -> QueuedSong | None:
-        """Tokens of row ``row`` (window in the stream times C plus channel); the song if it is complete."""
-        place, channel = divmod(row, self._num_channels)
-        song, window, left = self._given[place]
-        song.put(window, channel, ids)
-        if left > 1:
-            self._given[place] = (song, window, left - 1)
+    def put(self, row: int, ids: list[int]) -> Decoded | None:
+        """Tokens of row ``row`` (window in the stream times C plus channel); None: its window wants more."""
+        number, channel = divmod(row, self._num_channels)
+        place = self._given[number]
+        place.rows[channel] = ids
+        place.left -= 1
+        if place.left:
             return None
-        del self._given[place]
-        song.num_done += 1
+        del self._given[number]
         self.num_done += 1
-        complete = song.num_done == song.windows.num_windows and song.number not in self._failed
-        return song if complete else None
+        song = place.song
+        new = song.put(place.number, place.rows)
+        return Decoded(song, new, song.stitcher.is_complete and song.number not in self._failed)

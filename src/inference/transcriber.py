@@ -17,12 +17,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ..audio import hop_samples
 from ..config import Experiment
 from ..config.tasks import VOICE_PROGRAMS
 from ..config.vocabularies import class_names
 from ..model import Encoded, Transcriber, build_from
 from ..model.checkpoint_file import experiment_of, load_weights, model_weights, read_checkpoint
-from ..model.decoder import DecoderWeights, DecodingOptions, decode_stream
+from ..model.decoder import Constraint, DecoderWeights, DecodingOptions, Row, decode_stream
 from ..model.decoder.products import resolve_precision
 from ..notes.note import Note
 from ..tokenizer import NoteTokenizer
@@ -31,10 +32,13 @@ from .find import find_checkpoint
 from .grammar import TokenGrammar, find_instruments
 from .pitch_check import PitchEvidence, voice_log_probabilities
 from .song_queue import QueuedSong, QueuedWindow, SongQueue
+from .stitching import Stitcher
 from .windows import iterate_windows
 
 Progress = Callable[[int, int], None]
 """Called with the windows done and the windows in all."""
+Listener = Callable[[list[Note]], None]
+"""Called with notes that are final."""
 
 
 @dataclass
@@ -52,6 +56,8 @@ class Transcription:
     """Seconds it took."""
     class_names: dict[int, str] = field(default_factory=dict)
     """Name of the class of each program the task writes, for the tracks of a MIDI file."""
+    name: str = ""
+    """Name of the file it was read from; empty for samples."""
 
     @property
     def real_time_factor(self) -> float:
@@ -96,6 +102,7 @@ class SongTranscriber:
         self._constrained = choices.constrain or bool(choices.instruments)
         self._programs = find_instruments(tokenizer, choices.instruments) if choices.instruments else None
         self._start_from_ties = choices.start_from_ties
+        self.min_note_ms = choices.min_note_ms
         names = class_names(tokenizer.task.program_vocab)
         # Voices keep the names by which read_midi knows them.
         self._class_names = {p: name for p, name in names.items() if p not in VOICE_PROGRAMS}
@@ -107,11 +114,17 @@ class SongTranscriber:
         """Samples per second the network hears."""
         return self.experiment.audio.sample_rate
 
+    @property
+    def seconds_per_window(self) -> float:
+        """Seconds by which each window takes the song further."""
+        return hop_samples(self.experiment.audio.segment_samples, self.overlap) / self.sample_rate
+
     def transcribe(
         self,
         song: str | Path | npt.ArrayLike,
         sample_rate: int | None = None,
         progress: Progress | None = None,
+        listener: Listener | None = None,
     ) -> Transcription:
         """The notes of one song.
 
@@ -119,12 +132,14 @@ class SongTranscriber:
             song: an audio file (any rate, channels and length, read piece by piece), or samples
                 ``(samples,)`` or with a second axis for channels.
             sample_rate: of the samples; ``None`` means the network's own rate. Files know theirs.
-            progress: called after each batch.
+            progress: called after each window.
+            listener: called with the notes that became final, as soon as the windows they need are decoded;
+                together they are the result. A note comes after all that end before its window.
 
         Raises:
             ValueError: the file is missing or no audio; the message names it.
         """
-        ((_, result),) = self.transcribe_songs([song], sample_rate, progress)
+        ((_, result),) = self.transcribe_songs([song], sample_rate, progress, listener)
         if isinstance(result, Exception):
             raise result
         return result
@@ -134,6 +149,7 @@ class SongTranscriber:
         songs: Iterable[str | Path | npt.ArrayLike],
         sample_rate: int | None = None,
         progress: Progress | None = None,
+        listener: Listener | None = None,
     ) -> Iterator[tuple[int, Transcription | Exception]]:
         """Several songs as one stream of windows, so that the decoder's batch stays full to the last.
 
@@ -142,6 +158,7 @@ class SongTranscriber:
         Args:
             songs, sample_rate: as in :meth:`transcribe`.
             progress: called with the windows done and those of the songs opened so far.
+            listener: called with the notes of any song that became final.
 
         Yields:
             The number of a song and its transcription, as soon as it is complete; for one that cannot be read
@@ -152,8 +169,23 @@ class SongTranscriber:
             self.batch_size,
             self.tokenizer.num_channels,
         )
+        for row in self._decode(queue):
+            decoded = queue.put(row.number, row.ids.tolist())
+            yield from queue.take_failures()
+            if decoded is None:
+                continue
+            if listener is not None and decoded.new_notes:
+                listener(decoded.new_notes)
+            if progress is not None:
+                progress(queue.num_done, queue.num_windows)
+            if decoded.is_complete:
+                yield decoded.song.number, self._finish(decoded.song)
+        yield from queue.take_failures()
+
+    def _decode(self, queue: SongQueue) -> Iterator[Row]:
+        """The tokens of the windows of a queue, in the order in which rows end."""
         prefix = self.tokenizer.prefix_ids(self.subtask)
-        rows = decode_stream(
+        return decode_stream(
             DecoderWeights(self.model.decoder, self.precision),
             (self._encode(batch) for batch in queue.batches()),
             DecodingOptions(
@@ -162,22 +194,24 @@ class SongTranscriber:
                 self.tokenizer.eos_id,
                 max_rows=self.batch_size * self.tokenizer.num_channels,
             ),
-            constraint=self._grammar(),
+            constraint=self._constraint(),
             prefix=torch.tensor([prefix], device=self.device) if prefix else None,
         )
-        for row in rows:
-            song = queue.put(row.number, row.ids.numpy().astype(np.int32))
-            if progress is not None and row.number % self.tokenizer.num_channels == 0:
-                progress(queue.num_done, queue.num_windows)
-            yield from queue.take_failures()
-            if song is not None:
-                yield song.number, self._finish(song)
-        yield from queue.take_failures()
 
     def _open(self, source: str | Path | npt.ArrayLike, sample_rate: int | None, number: int) -> QueuedSong:
         segment = self.experiment.audio.segment_samples
         windows = iterate_windows(source, segment, self.sample_rate, sample_rate, self.overlap)
-        return QueuedSong(number, windows, self._evidence(windows.length), self.tokenizer.num_channels)
+        stitcher = Stitcher(
+            self.tokenizer,
+            windows,
+            start_from_ties=self._start_from_ties,
+            evidence=self._evidence(windows.length),
+            margin=self.pitch_check,
+            shortest=self.min_note_ms / 1000,
+        )
+        return QueuedSong(
+            number, windows, stitcher, Path(source).name if isinstance(source, (str, Path)) else ""
+        )
 
     def _encode(self, batch: Sequence[QueuedWindow]) -> Tensor:
         """Memory (W·C, T, D) of a batch of windows."""
@@ -188,31 +222,20 @@ class SongTranscriber:
                 self._listen(encoded, batch)
         return encoded.memory
 
-    def _grammar(self) -> TokenGrammar | None:
+    def _constraint(self) -> Constraint | None:
         if not self._constrained:
             return None
         return TokenGrammar(self.tokenizer, self.device, self._programs, self.subtask)
 
     def _finish(self, song: QueuedSong) -> Transcription:
-        windows = song.windows
-        segment = self.experiment.audio.segment_samples
-        decoded = self.tokenizer.decode(
-            song.tokens(self.tokenizer.pad_id),
-            windows.starts(),
-            seams=windows.seams(segment) if windows.hop < segment else None,
-            start_from_ties=self._start_from_ties,
-        )
-        duration = windows.length / self.sample_rate
-        notes = decoded.notes
-        if song.evidence is not None:
-            notes = song.evidence.correct(notes, self.pitch_check, self.sample_rate)
         return Transcription(
-            notes=_within(notes, duration),
-            duration=duration,
-            errors=Counter(decoded.errors),
-            num_windows=windows.num_windows,
+            notes=sorted(song.notes),
+            duration=song.stitcher.duration,
+            errors=song.stitcher.errors,
+            num_windows=song.windows.num_windows,
             elapsed=time.perf_counter() - song.opened,
             class_names=self._class_names,
+            name=song.name,
         )
 
     def _evidence(self, num_samples: int) -> PitchEvidence | None:
@@ -228,8 +251,8 @@ class SongTranscriber:
         assert logits is not None, "the configuration asks for a frame head with a voice"
         scores = voice_log_probabilities(logits, self.experiment.model.frame_groups)
         for window, values in zip(batch, scores, strict=True):
-            assert window.song.evidence is not None
-            window.song.evidence.add(window.number * window.song.windows.hop, values)
+            assert window.song.stitcher.evidence is not None
+            window.song.stitcher.evidence.add(window.number * window.song.windows.hop, values)
 
 
 def load_transcriber(
@@ -309,12 +332,3 @@ def choose_device(name: str) -> torch.device:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"device {name} does not work ({reason}); use --device cpu or auto") from None
     return device
-
-
-def _within(notes: list[Note], duration: float) -> list[Note]:
-    """Notes that start while there is sound, ended at its end (the last window is padded with silence)."""
-    kept = [note for note in notes if note.onset < duration]
-    return sorted(
-        note._replace(offset=duration) if note.offset > duration and not note.is_drum else note
-        for note in kept
-    )

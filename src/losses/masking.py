@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from .scores import within
+
 
 @dataclass(frozen=True)
 class LabelMask:
@@ -37,15 +39,11 @@ class LabelMask:
             complete: (B, C) bool, False for channels whose label may lack notes; None: none.
         """
         if self.given:
-            labels = labels.masked_fill(_within(labels, self.given), self.pad_id)
+            labels = labels.masked_fill(within(labels, self.given), self.pad_id)
         if complete is not None:
             doubtful = ~complete.unsqueeze(-1)
             for ids in self.passing:
-                labels = labels.masked_fill(doubtful & _within(labels, ids), self.pad_id)
+                labels = labels.masked_fill(doubtful & within(labels, ids), self.pad_id)
         if annotated is not None:
             labels = labels.masked_fill(~annotated.unsqueeze(-1), self.pad_id)
         return labels
-
-
-def _within(labels: Tensor, ids: range) -> Tensor:
-    return (labels >= ids.start) & (labels < ids.stop)

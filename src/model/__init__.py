@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .build import build_from, build_model
+    from .exporting.programs import export_graphs
+    from .exporting.weights import export_weights
     from .importing.convert import convert_checkpoint
     from .importing.export import export_checkpoint
     from .transcriber import Encoded, Transcriber
 
-__all__ = ["Encoded", "Transcriber", "build_from", "build_model", "convert_checkpoint", "export_checkpoint"]
+__all__ = [
+    "Encoded",
+    "Transcriber",
+    "build_from",
+    "build_model",
+    "convert_checkpoint",
+    "export_checkpoint",
+    "export_graphs",
+    "export_weights",
+]
 
 # Loaded when first used, so that looking at a checkpoint file does not load torch.
 _HOMES = {
@@ -21,6 +32,8 @@ _HOMES = {
     "build_model": "build",
     "convert_checkpoint": "importing.convert",
     "export_checkpoint": "importing.export",
+    "export_graphs": "exporting.programs",
+    "export_weights": "exporting.weights",
 }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config import Experiment
-from .checkpoint_header import diagnose_file
+from .checkpoint_header import SAFETENSORS_SUFFIX, diagnose_file
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -26,6 +26,8 @@ TRAINED_WEIGHTS = "current_model_state"
 """Key of the weights that training goes on with, where ``state_dict`` is their moving average (format 2)."""
 AVERAGED_WEIGHTS = "average_model_state"
 """Key of the moving average while a run is resumed; stands in no file."""
+RL_START_WEIGHTS = "rl_start_state"
+"""Key of the weights that the KL term of the REINFORCE stage holds on to."""
 _WRAPPERS = ("module.", "_orig_mod.", "_forward_module.")
 # What DDP, torch.compile and Fabric put before or inside the names.
 
@@ -45,19 +47,13 @@ def read_checkpoint(path: str | os.PathLike[str], *, mmap: bool = False) -> dict
     problem = diagnose_file(path)
     if problem is not None:
         raise ValueError(f"{path} {problem}")
-    import torch
+    loaded: Any
+    if path.suffix == SAFETENSORS_SUFFIX:
+        from .exporting.weights import read_weights
 
-    try:
-        loaded = torch.load(str(path), map_location="cpu", weights_only=True, mmap=mmap)
-    except pickle.UnpicklingError as error:
-        detail = next((line.strip() for line in str(error).splitlines() if "GLOBAL" in line), "")
-        raise ValueError(
-            f"{path} holds Python objects besides tensors and plain values and is not loaded, because "
-            f"that could run code; it was not written by this library. {detail}".rstrip()
-        ) from error
-    except Exception as error:  # bytes that changed inside the archive can lead to any
-        detail = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path} is damaged and cannot be read ({detail})") from error
+        loaded = read_weights(path)
+    else:
+        loaded = _read_archive(path, mmap)
     if not isinstance(loaded, dict):
         raise ValueError(f"{path} holds a {type(loaded).__name__}, not a checkpoint's dictionary")
     version = loaded.get("amt_format", CHECKPOINT_FORMAT)
@@ -67,6 +63,23 @@ def read_checkpoint(path: str | os.PathLike[str], *, mmap: bool = False) -> dict
             f"{CHECKPOINT_FORMAT}: update amt"
         )
     return loaded
+
+
+def _read_archive(path: Path, mmap: bool) -> Any:
+    """What a file of ``torch.save`` holds."""
+    import torch
+
+    try:
+        return torch.load(str(path), map_location="cpu", weights_only=True, mmap=mmap)
+    except pickle.UnpicklingError as error:
+        detail = next((line.strip() for line in str(error).splitlines() if "GLOBAL" in line), "")
+        raise ValueError(
+            f"{path} holds Python objects besides tensors and plain values and is not loaded, because "
+            f"that could run code; it was not written by this library. {detail}".rstrip()
+        ) from error
+    except Exception as error:  # bytes that changed inside the archive can lead to any
+        detail = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path} is damaged and cannot be read ({detail})") from error
 
 
 def experiment_of(checkpoint: Mapping[str, Any], path: str | Path) -> Experiment:

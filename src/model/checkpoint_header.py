@@ -12,6 +12,10 @@ from typing import Any, Self
 
 CALLBACK_KEY = "CustomModelCheckpoint"
 """Name under which the checkpoint callback's state stands in a file's ``callbacks``."""
+SAFETENSORS_SUFFIX = ".safetensors"
+"""Ending by which a file of weights alone, from ``amt-export``, is known."""
+_MAX_HEADER_BYTES = 100_000_000
+"""Longest header of a safetensors file that is read, the limit of the format's own library."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ def diagnose_file(path: Path) -> str | None:
         return "is a Git LFS pointer, not the file itself (run `git lfs pull` where it came from)"
     if head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
         return "is a web page (HTML), not a checkpoint: the download went to an error or login page"
+    if path.suffix == SAFETENSORS_SUFFIX:
+        return None if _safetensors_metadata(path) is not None else "is cut off or no safetensors file"
     if not head.startswith(b"PK\x03\x04"):
         if head.startswith(b"\x80") or b"ustar" in head:
             return "is in torch's old format before 1.6, which is not read"
@@ -95,8 +101,11 @@ def read_header(path: Path) -> Header | None:
     """The header of a checkpoint file of Lightning's, or None when ``path`` is none.
 
     Only plain values are taken from the file's pickle; tensors stay unread and any other class in it
-    becomes an inert placeholder, so nothing of the file is executed.
+    becomes an inert placeholder, so nothing of the file is executed. Of a safetensors file it is what the
+    metadata say.
     """
+    if path.suffix == SAFETENSORS_SUFFIX:
+        return _safetensors_header(_safetensors_metadata(path))
     try:
         with zipfile.ZipFile(path) as archive:
             member = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
@@ -118,6 +127,33 @@ def read_header(path: Path) -> Header | None:
         ranking=tuple(name for name, _, _ in parse_ranking(state.get("ranking"))),
         experiment=_text(loaded.get("experiment")),
     )
+
+
+def _safetensors_header(metadata: dict[str, str] | None) -> Header | None:
+    if metadata is None or "experiment" not in metadata:
+        return None
+    step, epoch = (
+        int(text) if text.isdecimal() else None
+        for text in (metadata.get("global_step", ""), metadata.get("epoch", ""))
+    )
+    return Header(step, epoch, False, (), (), metadata["experiment"])
+
+
+def _safetensors_metadata(path: Path) -> dict[str, str] | None:
+    """The texts in the header of a safetensors file: eight bytes of length, then JSON, then the tensors. None
+    when the file is none or ends too early."""
+    try:
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            rest = path.stat().st_size - 8 - length
+            if not 2 <= length <= _MAX_HEADER_BYTES or rest < 0:
+                return None
+            header = json.loads(file.read(length))
+        metadata = header.pop("__metadata__", {})
+        complete = rest >= max((item["data_offsets"][1] for item in header.values()), default=0)
+        return {str(name): str(value) for name, value in metadata.items()} if complete else None
+    except (OSError, ValueError, AttributeError, KeyError, IndexError, TypeError, RecursionError):
+        return None
 
 
 def parse_lineage(value: object) -> tuple[tuple[str, int], ...]:

@@ -17,6 +17,7 @@ from .decoder import Constraint, DecoderWeights, DecodingOptions, Generated, T5D
 from .encoder import PerceiverTF, build_encoder, build_pre_encoder
 from .encoder.perceiver_tf import SPARE_FRAMES
 from .frontend import build_frontend
+from .layers.modes import evaluating
 from .layers.norms import T5_NORM_EPS, RMSNorm
 from .layers.positions import FRAME_BASE, sinusoids
 from .layers.recompute import LayerStack
@@ -136,9 +137,13 @@ class Transcriber(nn.Module):
             ValueError: labels longer than the decoder's positions.
         """
         assert labels.shape[1] == self.num_channels, f"this decoder writes {self.num_channels} channels"
-        inputs = F.pad(labels[..., :-1], (1, 0), value=self.pad_id)
-        logits: Tensor = self.decoder(inputs.flatten(0, 1), encoded.memory)
-        return logits.view(*labels.shape, -1)
+        return self.row_logits(encoded.memory, labels.flatten(0, 1)).view(*labels.shape, -1)
+
+    def row_logits(self, memory: Tensor, ids: Tensor) -> Tensor:
+        """Teacher forcing of rows, whichever segment and channel they are of: memory (R, T, D) and ids (R, N)
+        → logits (R, N, V) for those ids."""
+        logits: Tensor = self.decoder(F.pad(ids[:, :-1], (1, 0), value=self.pad_id), memory)
+        return logits
 
     def forward(self, audio: Tensor, labels: Tensor) -> Tensor:
         """Audio (B, 1, S) and labels (B, C, N) → logits (B, C, N, V)."""
@@ -154,15 +159,10 @@ class Transcriber(nn.Module):
         Raises:
             ValueError: the audio or ``max_length`` is too long for this model.
         """
-        modes = {module: module.training for module in self.modules()}
-        self.eval()
-        try:
+        with evaluating(self):
             with torch.inference_mode():
                 encoded = self.encode(audio)
             return self.decode_greedily(encoded, max_length, prefix)
-        finally:
-            for module, training in modes.items():
-                module.training = training
 
     def decode_greedily(
         self, encoded: Encoded, max_length: int | None = None, prefix: Tensor | None = None

@@ -49,10 +49,7 @@ def write_midi(
     tracks = [first_track]
     program = np.where(array["is_drum"], DRUM_PROGRAM, array["program"])
     for number, value in enumerate(np.unique(program).tolist()):
-        names = {DRUM_PROGRAM: "Drums"} | {key: voice[0] for key, voice in _VOICES.items()}
-        name = names.get(value, f"Prg. {value}")
-        if track_names is not None:
-            name = track_names.get(value, name)
+        name = track_name(value, track_names)
         port, channel = divmod(number, len(_MELODIC_CHANNELS))
         if value == DRUM_PROGRAM:
             port, channel, sound = 0, DRUM_CHANNEL, 0
@@ -71,6 +68,14 @@ def write_midi(
         track += _meta(0x2F, b"")
         data += b"MTrk" + len(track).to_bytes(4, "big") + track
     Path(path).write_bytes(data)
+
+
+def track_name(program: int, track_names: Mapping[int, str] | None = None) -> str:
+    """The name of the track of a program (128: drums), see :func:`write_midi`."""
+    if track_names is not None and program in track_names:
+        return track_names[program]
+    names = {DRUM_PROGRAM: "Drums"} | {key: voice[0] for key, voice in _VOICES.items()}
+    return names.get(program, f"Prg. {program}")
 
 
 def _check(notes: NoteArray) -> None:

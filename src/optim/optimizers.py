@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import torch
 from torch.nn import Parameter
 from torch.optim import AdamW, Optimizer
 
@@ -14,6 +15,7 @@ from .adafactor import Adafactor
 from .adamw_scale import AdamWScale
 from .dadapt_adam import DAdaptAdam
 from .layer_decay import layer_scales
+from .muon import Muon
 
 NOT_DECAYED = (
     "norm",
@@ -27,11 +29,24 @@ NOT_DECAYED = (
 )
 """Parts of names whose parameters are never decayed, besides everything with fewer than two dimensions."""
 
+NOT_HIDDEN = ("embed", "head", "conv1.weight")
+"""Parts of names of matrices that are no inner ones: tokens in and out, the frame head, and the first
+convolution, which sees the spectrogram."""
+
 
 def is_decayed(name: str, parameter: Parameter) -> bool:
     """Whether weight decay applies: matrices, but no norms, biases, position tables or latents."""
     lowered = name.lower()
     return parameter.ndim >= 2 and not any(part in lowered for part in NOT_DECAYED)
+
+
+def matrix_kind(name: str, parameter: Parameter) -> str:
+    """What :class:`.Muon` makes of a parameter: ``flat`` for matrices and kernels, ``stack`` for those of
+    experts and groups, ``none`` for all that is no inner matrix (one row or one column is none either)."""
+    hidden = is_decayed(name, parameter) and not any(part in name.lower() for part in NOT_HIDDEN)
+    if not hidden or 1 in parameter.shape[:2]:
+        return "none"
+    return "stack" if parameter.ndim == 3 and "conv" not in name.lower() else "flat"
 
 
 def build_optimizer(
@@ -43,9 +58,11 @@ def build_optimizer(
     *,
     lr_decay: float = 1.0,
     gradient_scaler: bool = False,
+    bfloat16: bool = False,
 ) -> Optimizer:
-    """The optimizer of that name over at most two groups, decayed and not decayed; with ``lr_decay`` below 1
-    two for each layer, whose ``lr_scale`` the schedules multiply the rate with.
+    """The optimizer of that name over at most two groups, decayed and not decayed (Muon has further ones for
+    matrices); with ``lr_decay`` below 1 as many for each layer, whose ``lr_scale`` the schedules multiply the
+    rate with.
 
     Args:
         name: key of ``OPTIMIZER_TABLE``.
@@ -55,6 +72,7 @@ def build_optimizer(
         betas: decay of the moments.
         lr_decay: factor on the rate for each layer further from the output (:func:`.layer_scales`).
         gradient_scaler: fp16 training with a gradient scaler, which fused kernels do not go with.
+        bfloat16: training in bfloat16; matrices are then made orthogonal in it.
 
     Raises:
         ValueError: for an unknown name, when nothing is trained, or when ``CPUAdam`` lacks deepspeed.
@@ -63,27 +81,30 @@ def build_optimizer(
         raise unknown_name("optimizer", name, OPTIMIZER_TABLE)
     named = list(named_parameters)
     scales = layer_scales([name for name, _ in named], lr_decay)
-    members: dict[tuple[float, bool], list[Parameter]] = {}
+    kind = OPTIMIZER_TABLE[name]
+    members: dict[tuple[float, bool, str], list[Parameter]] = {}
     for parameter_name, parameter in named:
         if parameter.requires_grad:
-            key = (scales[parameter_name], is_decayed(parameter_name, parameter))
-            members.setdefault(key, []).append(parameter)
+            decays = is_decayed(parameter_name, parameter)
+            matrices = matrix_kind(parameter_name, parameter) if kind.by_matrix else "none"
+            members.setdefault((scales[parameter_name], decays, matrices), []).append(parameter)
     if not members:
         raise ValueError("no parameter is left to train; loosen --freeze")
     groups: list[dict[str, Any]] = [
         {
-            "params": members[scale, decays],
+            "params": members[scale, decays, matrices],
             "weight_decay": weight_decay if decays else 0.0,
             "lr_scale": scale,
         }
-        for scale, decays in sorted(members, reverse=True)
+        | ({"matrices": matrices} if kind.by_matrix else {})
+        for scale, decays, matrices in sorted(members, reverse=True)
     ]
-    kind = OPTIMIZER_TABLE[name]
     choice = Choice(
         kind.rate if learning_rate is None else learning_rate,
         betas,
         gradient_scaler,
         paces_itself(name, learning_rate),
+        bfloat16,
     )
     return kind.build(groups, choice)
 
@@ -102,6 +123,7 @@ class Choice(NamedTuple):
     gradient_scaler: bool
     own_pace: bool
     """Whether it chooses its own rate."""
+    bfloat16: bool
 
 
 class OptimizerKind(NamedTuple):
@@ -112,6 +134,8 @@ class OptimizerKind(NamedTuple):
     build: Callable[[list[dict[str, Any]], Choice], Optimizer]
     self_tuning: bool = False
     """Without a given rate it finds one itself."""
+    by_matrix: bool = False
+    """Treats the matrices inside the network unlike all else: groups say which they are."""
 
 
 def _devices(groups: list[dict[str, Any]]) -> set[str]:
@@ -135,6 +159,11 @@ def _dadapt_adam(groups: list[dict[str, Any]], choice: Choice) -> Optimizer:
     return DAdaptAdam(groups, lr=choice.rate, betas=choice.betas)
 
 
+def _muon(groups: list[dict[str, Any]], choice: Choice) -> Optimizer:
+    dtype = torch.bfloat16 if choice.bfloat16 else torch.float32
+    return Muon(groups, lr=choice.rate, betas=choice.betas, dtype=dtype)
+
+
 def _cpu_adam(groups: list[dict[str, Any]], choice: Choice) -> Optimizer:
     try:
         package = importlib.import_module("deepspeed.ops.adam")
@@ -155,5 +184,6 @@ OPTIMIZER_TABLE: dict[str, OptimizerKind] = {
     "Adafactor": OptimizerKind(1.0, _adafactor, self_tuning=True),
     "DAdaptAdam": OptimizerKind(1.0, _dadapt_adam, self_tuning=True),
     "CPUAdam": OptimizerKind(1e-3, _cpu_adam),
+    "Muon": OptimizerKind(1e-3, _muon, by_matrix=True),
 }
 """Name to own base rate and constructor."""

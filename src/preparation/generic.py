@@ -1,36 +1,32 @@
-"""A folder of audio and MIDI files of the same names becomes a store."""
+"""A folder of audio and MIDI files of the same names becomes a store; songs may lie in stems."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import unicodedata
-import warnings
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from ..audio import is_audio_file, looks_like_audio
+from ..notes.note import DRUM_PROGRAM
+from .song_files import MIDI_SUFFIXES, SongFiles, StemFile, read_song
+from .stem_names import programs_of_name
+from .write import (
+    OwnSong,
+    PreparationReport,
+    Shares,
+    check_name,
+    fit_notes,
+    seed_for,
+    split_of,
+    write_songs,
+)
 
-from ..audio import is_audio_file, looks_like_audio, read_audio
-from ..config.presets import list_presets
-from ..data.store import StoreWriter
-from ..data.store_format import to_int16
-from ..notes import read_midi
-from ..notes.note import NoteArray, note_programs, notes_to_array
+__all__ = ["PreparationReport", "find_pairs", "fit_notes", "prepare_folder", "seed_for", "split_of"]
 
-MIDI_SUFFIXES = (".mid", ".midi")
 TRANSCRIBED = "_transcribed"
-"""Ending of the names of transcriptions that lie beside their sound (``ENDING`` of ``inference.predict``)."""
-SPLITS = ("train", "validation", "test")
-SHOWN_PROBLEMS = 20
-"""Problems printed one by one; the rest is counted."""
+"""Ending of the names of transcriptions beside their sound (``ENDING`` of ``inference.planning``)."""
 
 
 @dataclass(frozen=True)
@@ -43,28 +39,6 @@ class Pair:
     midi: Path
 
 
-@dataclass
-class PreparationReport:
-    """What became of the files of a folder."""
-
-    songs: Counter[str] = field(default_factory=Counter)
-    """Songs of each split."""
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0.0))
-    """Seconds of audio of each split."""
-    notes: Counter[str] = field(default_factory=Counter)
-    """Notes of each split."""
-    notes_dropped: int = 0
-    """Notes that start after the end of their audio."""
-    notes_cut: int = 0
-    """Notes that were cut at the end of their audio."""
-    skipped: dict[str, str] = field(default_factory=dict)
-    """Name of each song that was left out, and why."""
-    remarks: list[str] = field(default_factory=list)
-    """What was wrong with songs that were kept."""
-    unpaired: list[str] = field(default_factory=list)
-    """Audio and MIDI files without a partner."""
-
-
 def prepare_folder(
     source: Path,
     out: Path,
@@ -75,16 +49,21 @@ def prepare_folder(
     seed: int = 0,
     licence: str = "",
     octave_unknown: bool = False,
+    stems: bool = False,
+    program: int | None = None,
+    label_shift_ms: float = 0.0,
     overwrite: bool = False,
     progress: bool = True,
     sample_rate: int = 16000,
+    processes: int | None = None,
 ) -> PreparationReport:
     """Make the store ``out`` from the audio and MIDI files in ``source`` and all folders below it.
 
     A pair is an audio file (known by its content, any format libsndfile reads) and a MIDI file of the same
-    name in the same folder. Each becomes a song with one stem "mix". Notes that start after the end of the
-    audio are dropped, notes that sound beyond it are cut there. Files that cannot be read are reported and
-    skipped. The same folder, seed and shares give the same bytes.
+    name in the same folder. Each becomes a song with one stem "mix". With ``stems`` each folder that holds
+    audio is a song (:func:`find_stem_songs`). Notes that start after the end of the audio are dropped, notes
+    that sound beyond it are cut there. Files that cannot be read are reported and skipped. The same folder,
+    seed and shares give the same bytes.
 
     Args:
         source: folder to read.
@@ -96,9 +75,13 @@ def prepare_folder(
         seed: another seed, another split.
         licence: of the recordings, noted in the store.
         octave_unknown: the absolute octave of the notes is not reliable.
+        stems: the audio files of a folder are the stems of one song.
+        program: that of all pitched notes, whatever the files say; 128 makes all notes drums.
+        label_shift_ms: added to the times of all notes.
         overwrite: replace a store that is there.
         progress: show a bar and the final table.
         sample_rate: of the store.
+        processes: that read; by default one per core, 16 at most, where there are songs enough.
 
     Raises:
         ValueError: when there is no folder, no pair, or nothing in it can be read.
@@ -106,54 +89,45 @@ def prepare_folder(
     source = Path(source)
     if not source.is_dir():
         raise ValueError(f"{source}: is no folder")
-    if name in list_presets():
-        raise ValueError(f"the name {name} belongs to a data preset; choose another")
-    if validation_share < 0 or test_share < 0 or validation_share + test_share >= 1:
-        raise ValueError(
-            f"validation share {validation_share} and test share {test_share} must be 0 or more and leave "
-            "something for training"
-        )
+    check_name(name)
+    if program is not None and not 0 <= program <= DRUM_PROGRAM:
+        raise ValueError(f"program {program} must lie in 0 to 127, or be 128 for drums")
+    shares = Shares(validation_share, test_share, seed)
     report = PreparationReport()
-    pairs = find_pairs(source, report)
-    if not pairs:
-        raise ValueError(
-            f"{source}: no pair of audio and MIDI found; put each song.mid beside a song.wav (flac, "
-            f"mp3, ogg) of the same name ({len(report.unpaired)} files have no partner)"
-        )
-    console = Console(stderr=True, quiet=not progress)
-    columns = (TextColumn("preparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    ids = _song_ids(pairs)
-    with (
-        StoreWriter(out, name, sample_rate, overwrite=overwrite) as writer,
-        Progress(*columns, console=console, disable=not progress) as bar,
-    ):
-        for split in SPLITS:
-            writer.add_split(split)
-        task = bar.add_task("", total=len(pairs))
-        for pair in pairs:
-            split = split_of(pair.name, seed, validation_share, test_share)
-            try:
-                with warnings.catch_warnings(record=True) as said:
-                    warnings.simplefilter("always")
-                    stem, notes = _read_pair(pair, sample_rate, report)
-            except (ValueError, OSError) as error:
-                report.skipped[pair.name] = str(error)
-            else:
-                report.remarks += [str(item.message) for item in said]
-                programs = sorted(set(note_programs(notes).tolist()))
-                meta = {"source": pair.name, "licence": licence, "octave_unknown": octave_unknown}
-                writer.add_song(split, ids[pair.name], stem[None], [programs], ["mix"], notes, meta)
-                report.songs[split] += 1
-                report.seconds[split] += len(stem) / sample_rate
-                report.notes[split] += len(notes)
-            bar.advance(task)
-        if not report.songs:
-            lines = "\n".join(
-                f"  {key}: {value}" for key, value in list(report.skipped.items())[:SHOWN_PROBLEMS]
+    if stems:
+        songs = find_stem_songs(source, report)
+        if not songs:
+            raise ValueError(
+                f"{source}: no folder of stems with notes found; give each song a folder with its stems "
+                "(vocals.wav, drums.wav, ...) and put song.mid into it, or a MIDI file beside each stem"
             )
-            raise ValueError(f"{source}: none of the {len(pairs)} pairs can be read:\n{lines}")
-    kept = [pair.name for pair in pairs if pair.name not in report.skipped]
-    _print_report(console, report, kept, validation_share, test_share)
+    else:
+        songs = {
+            pair.name: SongFiles((StemFile("mix", pair.audio),), pair.midi)
+            for pair in find_pairs(source, report)
+        }
+        if not songs:
+            raise ValueError(
+                f"{source}: no pair of audio and MIDI found; put each song.mid beside a song.wav (flac, "
+                f"mp3, ogg) of the same name ({len(report.unpaired)} files have no partner)"
+            )
+    own = {}
+    for key, song in songs.items():
+        meta = {"source": key, "licence": licence, "octave_unknown": octave_unknown}
+        files = SongFiles(song.stems, song.notes, program, label_shift_ms, meta=meta)
+        own[key] = OwnSong(shares.split_of(key), partial(read_song, files), files.files)
+    write_songs(
+        source,
+        out,
+        name,
+        own,
+        report,
+        shares,
+        overwrite=overwrite,
+        sample_rate=sample_rate,
+        processes=processes,
+        progress=progress,
+    )
     return report
 
 
@@ -167,15 +141,15 @@ def find_pairs(source: Path, report: PreparationReport) -> list[Pair]:
             path = Path(folder) / file
             if file.startswith("."):
                 continue
-            name = _readable(path.relative_to(source).with_suffix("").as_posix())
-            if _is_transcription(path, files):
+            name = readable(path.relative_to(source).with_suffix("").as_posix())
+            if is_transcription(path, files):
                 report.remarks.append(f"{path}: left out, a transcription that predict.py wrote")
                 continue
             table = midis if path.suffix.lower() in MIDI_SUFFIXES else others
             table.setdefault(name, []).append(path)
     pairs = []
     for name, found in sorted(midis.items()):
-        audio = [path for path in others.pop(name, []) if is_audio_file(path) or looks_like_audio(path)]
+        audio = [path for path in others.pop(name, []) if _is_sound(path)]
         if not audio:
             report.unpaired += [path.name for path in found]
             continue
@@ -187,112 +161,63 @@ def find_pairs(source: Path, report: PreparationReport) -> list[Pair]:
     return pairs
 
 
-def split_of(name: str, seed: int, validation_share: float, test_share: float) -> str:
-    """Split of a song: a stable hash of its name as a number in [0, 1), against the shares."""
-    digest = hashlib.sha256(f"{seed}\n{unicodedata.normalize('NFC', name)}".encode()).digest()
-    place = int.from_bytes(digest[:8], "big") / 2**64
-    if place < test_share:
-        return "test"
-    return "validation" if place < test_share + validation_share else "train"
+def find_stem_songs(source: Path, report: PreparationReport) -> dict[str, SongFiles]:
+    """The songs below ``source`` that lie in stems, by name; files that are no part of one go to the report.
 
-
-def seed_for(
-    names: Sequence[str], wanted: Sequence[str], validation_share: float, test_share: float
-) -> int | None:
-    """The smallest seed up to 1000 that puts a song into each of the splits ``wanted``; None without one."""
-    for seed in range(1001):
-        if set(wanted) <= {split_of(name, seed, validation_share, test_share) for name in names}:
-            return seed
-    return None
-
-
-def fit_notes(notes: NoteArray, seconds: float) -> tuple[NoteArray, int, int]:
-    """Notes within audio of that length, how many were dropped, and how many cut at its end."""
-    inside = notes["onset"] < seconds
-    kept = notes[inside].copy()
-    over = kept["offset"] > seconds
-    kept["offset"][over] = seconds
-    return kept, int((~inside).sum()), int(over.sum())
-
-
-def _read_pair(
-    pair: Pair, sample_rate: int, report: PreparationReport
-) -> tuple[npt.NDArray[np.int16], NoteArray]:
-    notes = notes_to_array(read_midi(pair.midi))
-    audio = read_audio(pair.audio, sample_rate)
-    if not len(audio):
-        raise ValueError(f"{pair.audio}: holds no samples")
-    stem = to_int16(audio)
-    notes, dropped, cut = fit_notes(notes, len(stem) / sample_rate)
-    report.notes_dropped += dropped
-    report.notes_cut += cut
-    if dropped:
-        report.remarks.append(
-            f"{pair.midi}: {dropped} notes start after the end of {pair.audio.name} and are dropped"
+    Each folder that holds audio is a song, its audio files are the stems, and the name of a stem says what
+    it holds (:func:`.stem_names.programs_of_name`). A MIDI file of a stem's name holds the stem's notes. One
+    more MIDI file, of any name in the folder or of the folder's name beside it, holds the notes of the other
+    stems.
+    """
+    songs: dict[str, SongFiles] = {}
+    used: set[Path] = set()
+    midis: list[Path] = []
+    for folder, folders, files in os.walk(source):
+        folders.sort()
+        paths = [Path(folder) / file for file in sorted(files) if not file.startswith(".")]
+        own = [path for path in paths if path.suffix.lower() in MIDI_SUFFIXES]
+        midis += own
+        audio: dict[str, Path] = {}
+        for path in paths:
+            if path in own or not _is_sound(path):
+                continue
+            if audio.setdefault(path.stem, path) != path:
+                report.remarks.append(f"{path}: left out, the song has another stem {path.stem} already")
+        if not audio:
+            continue
+        notes = {path.stem: path for path in own}
+        stems = tuple(
+            StemFile(readable(stem), path, programs_of_name(stem), notes.get(stem))
+            for stem, path in audio.items()
         )
-    return stem, notes
+        shared = [path for stem, path in notes.items() if stem not in audio]
+        shared += [Path(folder).with_suffix(suffix) for suffix in MIDI_SUFFIXES if Path(folder) != source]
+        shared = [path for path in shared if path.is_file()]
+        name = readable(Path(folder).relative_to(source).as_posix())
+        if len(shared) > 1:
+            report.skipped[name] = (
+                f"{folder}: several MIDI files belong to no stem: {', '.join(path.name for path in shared)}; "
+                "leave one, or name them after their stems"
+            )
+        elif not shared and not any(stem.notes for stem in stems):
+            report.unpaired += [path.name for path in audio.values()]
+        else:
+            songs[name] = SongFiles(stems, shared[0] if shared else None)
+        used.update(notes.values(), shared)
+    report.unpaired += [path.name for path in midis if path not in used]
+    return songs
 
 
-def _readable(name: str) -> str:
+def _is_sound(path: Path) -> bool:
+    return is_audio_file(path) or looks_like_audio(path)
+
+
+def readable(name: str) -> str:
     """NFC; bytes that are no UTF-8 become replacement characters."""
     return unicodedata.normalize("NFC", name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
-def _is_transcription(path: Path, files: list[str]) -> bool:
+def is_transcription(path: Path, files: list[str]) -> bool:
     """Whether ``path`` is what predict.py writes beside a song of its folder: ``song_transcribed.mid``."""
     own = path.stem.removesuffix(TRANSCRIBED)
     return own != path.stem and any(Path(file).stem == own for file in files)
-
-
-def _song_ids(pairs: list[Pair]) -> dict[str, str]:
-    """A folder name for each pair: its path with ``__`` between folders, shortened and made unique."""
-    ids: dict[str, str] = {}
-    taken: set[str] = set()
-    for pair in pairs:
-        song_id = pair.name.replace("/", "__").replace("\\", "_").strip()
-        song_id = song_id.encode()[:150].decode("utf-8", "ignore").strip()
-        if not song_id.strip(".") or song_id.casefold() in taken or len(pair.name.encode()) > 150:
-            digest = hashlib.sha256(pair.name.encode()).hexdigest()[:10]
-            song_id = f"{song_id.strip('.')}~{digest}"
-        taken.add(song_id.casefold())
-        ids[pair.name] = song_id
-    return ids
-
-
-def _print_report(
-    console: Console, report: PreparationReport, songs: list[str], validation_share: float, test_share: float
-) -> None:
-    table = Table("split", "songs", "minutes", "notes", title="prepared")
-    for split in SPLITS:
-        table.add_row(
-            split, str(report.songs[split]), f"{report.seconds[split] / 60:.1f}", str(report.notes[split])
-        )
-    console.print(table)
-    for title, lines in (
-        ("skipped", [f"{name}: {reason}" for name, reason in report.skipped.items()]),
-        ("remarks", report.remarks),
-        ("files without a partner", report.unpaired),
-    ):
-        if lines:
-            console.print(f"{title}: {len(lines)}")
-            for line in lines[:SHOWN_PROBLEMS]:
-                console.print(f"  {escape(line)}", highlight=False)
-            if len(lines) > SHOWN_PROBLEMS:
-                console.print(f"  and {len(lines) - SHOWN_PROBLEMS} more")
-    if report.notes_dropped or report.notes_cut:
-        console.print(
-            f"notes after the end of the audio: {report.notes_dropped} dropped; "
-            f"notes cut at the end: {report.notes_cut}"
-        )
-    wanted = [s for s, p in zip(SPLITS, (1.0, validation_share, test_share), strict=True) if p > 0]
-    empty = [split for split in wanted if not report.songs[split]]
-    if not empty:
-        return
-    way_out = "prepare again with --overwrite and larger shares (--validation-share, --test-share)"
-    if len(songs) < len(wanted):
-        way_out = f"{len(songs)} songs cannot fill {len(wanted)} splits: add songs"
-        if test_share > 0 and len(songs) > 1:
-            way_out += ", or prepare again with --overwrite --test-share 0"
-    elif (seed := seed_for(songs, wanted, validation_share, test_share)) is not None:
-        way_out = f"prepare again with the same shares and --overwrite --seed {seed}, which fills all"
-    console.print(f"no song fell into {' and '.join(empty)}; {way_out}", highlight=False, soft_wrap=True)

@@ -7,35 +7,29 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..audio import read_audio
 from ..config.names import unknown_name
 from ..data.songs import UNKNOWN_INSTRUMENTS
-from ..data.store import StoreWriter
 from ..data.store_format import to_int16
 from ..notes.note import DRUM_PROGRAM, NOTE_DTYPE, NoteArray, note_programs
-from .generic import fit_notes
+from .building import NoSongError, build_store, first_lines
+from .plan import LoadedSong, SongPlan
+from .write import NOTES_CUT, NOTES_DROPPED, fit_notes
 from .yourmt3_files import FOLDER_ENDING, IndexedSong, find_indexes, listed, read_index, read_pickled_array
 
-SHARED_SPLIT = "songs"
-"""Split that holds the songs that several splits of the source share."""
 OCTAVE_UNKNOWN = frozenset({"hooktheory", "sheetsage"})
 """Data sets whose notes have no reliable octave."""
 MIN_SECONDS = 0.01
-SHOWN_PROBLEMS = 50
-
-
-class NoSongError(ValueError):
-    """Nothing is left to make a store of."""
 
 
 @dataclass
@@ -57,6 +51,7 @@ def import_yourmt3(
     data_home: Path,
     *,
     only: Sequence[str] = (),
+    workers: int | None = None,
     flac: bool = False,
     overwrite: bool = False,
     skip_broken: bool = False,
@@ -71,6 +66,7 @@ def import_yourmt3(
         source: folder with ``yourmt3_indexes`` and the ``*_yourmt3_16k`` folders, wherever it lies now.
         data_home: where the stores go.
         only: names of data sets; empty for all.
+        workers: processes that read; None is one for each core, at most 16.
         flac: store FLAC.
         overwrite: build stores again that are there; else they are left as they are.
         skip_broken: leave out songs with problems instead of refusing all.
@@ -95,23 +91,30 @@ def import_yourmt3(
             split: read_index(file, Path(source), problems) for split, file in indexes[name].items()
         }
     if problems and not skip_broken:
-        more = len(problems) - SHOWN_PROBLEMS
         raise ValueError(
             f"{source}: {len(problems)} problem(s); --skip-broken leaves these songs out:"
-            + _first_lines(problems)
-            + (f"\n  and {more} more" if more > 0 else "")
+            + first_lines(problems)
         )
     report.skipped.update(problems)
     console = Console(stderr=True, quiet=not progress)
     for name, splits in plans.items():
         try:
-            _write_store(name, splits, data_home / name, report, console, flac=flac, overwrite=overwrite)
+            _write_store(
+                name,
+                splits,
+                data_home / name,
+                report,
+                console,
+                workers=workers,
+                flac=flac,
+                overwrite=overwrite,
+            )
         except NoSongError as error:
             if not skip_broken:
                 raise
             report.skipped[name] = str(error)
     if not report.stores and not report.there:
-        raise NoSongError(f"{source}: no data set has a song that can be read{_first_lines(report.skipped)}")
+        raise NoSongError(f"{source}: no data set has a song that can be read{first_lines(report.skipped)}")
     for name, songs in report.stores.items():
         text = ", ".join(f"{split} {count}" for split, count in songs.items())
         console.print(f"{name}: {text}", highlight=False)
@@ -131,47 +134,44 @@ def _write_store(
     report: ImportReport,
     console: Console,
     *,
+    workers: int | None,
     flac: bool,
     overwrite: bool,
 ) -> None:
-    uses = Counter(song for songs in splits.values() for song in set(songs))
-    views = {split for split, songs in splits.items() if any(uses[song] > 1 for song in songs)}
     ids: dict[IndexedSong, str] = {}
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    facts = {"imported_from": "yourmt3"}
-    with (
-        StoreWriter(path, name, overwrite=overwrite, flac=flac, facts=facts) as writer,
-        Progress(*columns, console=console, disable=console.quiet) as bar,
-    ):
-        task = bar.add_task("", total=len(uses))
-        taken: set[str] = set()
-        for split, songs in splits.items():
-            own = SHARED_SPLIT if split in views else split
-            writer.add_split(own)
-            for song in dict.fromkeys(songs):
-                if song in ids:
-                    continue
-                bar.advance(task)
-                song_id = _song_id(song, taken)
-                try:
-                    _add_song(writer, own, song_id, song, name, report)
-                except ValueError as error:
-                    report.skipped[f"{name}/{song_id}"] = str(error)
-                    continue
-                taken.add(song_id)
-                ids[song] = song_id
-        for split in sorted(views):
-            writer.add_view(split, [ids[song] for song in dict.fromkeys(splits[split]) if song in ids])
-        if not ids:
-            why = {key: value for key, value in report.skipped.items() if key.startswith(f"{name}/")}
-            raise NoSongError(f"{name}: no song can be read{_first_lines(why)}")
-    report.stores[name] = {
-        split: sum(song in ids for song in dict.fromkeys(songs)) for split, songs in splits.items()
-    }
+    taken: set[str] = set()
+    where: dict[IndexedSong, list[str]] = {}
+    for split, songs in splits.items():
+        for song in dict.fromkeys(songs):
+            if song not in ids:
+                ids[song] = _song_id(song, taken)
+                taken.add(ids[song])
+            where.setdefault(song, []).append(split)
+    plans = [
+        SongPlan(ids[song], tuple(own), partial(_load_song, song, name), _files(song))
+        for song, own in where.items()
+    ]
+    built = build_store(
+        path,
+        name,
+        plans,
+        order={split: [ids[song] for song in dict.fromkeys(songs)] for split, songs in splits.items()},
+        workers=workers,
+        flac=flac,
+        overwrite=overwrite,
+        skip_broken=True,
+        facts={"imported_from": "yourmt3"},
+        console=console,
+    )
+    report.skipped.update({f"{name}/{song_id}": reason for song_id, reason in built.broken.items()})
+    report.counts.update(built.counts)
+    report.stores[name] = built.splits
 
 
-def _first_lines(problems: Mapping[str, str]) -> str:
-    return "".join(f"\n  {place}: {problem}" for place, problem in list(problems.items())[:SHOWN_PROBLEMS])
+def _files(song: IndexedSong) -> tuple[Path, ...]:
+    sound = song.stems or song.mix
+    assert sound is not None
+    return song.notes, sound
 
 
 def _song_id(song: IndexedSong, taken: Container[str]) -> str:
@@ -192,13 +192,12 @@ def _below(path: Path) -> tuple[str, ...]:
     return parts[next((i + 1 for i, p in enumerate(parts) if p.endswith(FOLDER_ENDING)), len(parts) - 1) :]
 
 
-def _add_song(
-    writer: StoreWriter, split: str, song_id: str, song: IndexedSong, name: str, report: ImportReport
-) -> None:
+def _load_song(song: IndexedSong, name: str, sample_rate: int) -> LoadedSong:
+    counts: Counter[str] = Counter()
     loaded = read_pickled_array(song.notes)
     programs = listed(loaded.get("program"))
     try:
-        notes = _notes(listed(loaded.get("notes")), report)
+        notes = _notes(listed(loaded.get("notes")), counts)
         known = {int(p) for p in (*song.programs, *programs) if p is not None}
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{song.notes}: holds a record that is no note: {error}") from None
@@ -206,30 +205,29 @@ def _add_song(
     if not stems.size:
         raise ValueError(f"{song.stems or song.mix}: holds no samples")
     if song.num_samples and stems.shape[1] != song.num_samples:
-        report.counts["songs whose length is not that of the index"] += 1
-    notes, dropped, cut = fit_notes(notes, stems.shape[1] / writer.sample_rate)
-    report.counts["notes after the end of the sound, dropped"] += dropped
-    report.counts["notes cut at the end of the sound"] += cut
+        counts["songs whose length is not that of the index"] += 1
+    notes, dropped, cut = fit_notes(notes, stems.shape[1] / sample_rate)
+    counts.update({NOTES_DROPPED: dropped, NOTES_CUT: cut})
     meta = {
         "source": song.notes.name.removesuffix("_notes.npy"),
         "unannotated": [UNKNOWN_INSTRUMENTS] if UNKNOWN_INSTRUMENTS in known else [],
         "octave_unknown": name in OCTAVE_UNKNOWN,
     }
     names = ["mix"] if len(stems) == 1 else [f"stem{i}" for i in range(len(stems))]
-    writer.add_song(split, song_id, stems, stem_programs, names, notes, meta)
+    return LoadedSong(stems, stem_programs, names, notes, meta, +counts)
 
 
-def _notes(records: Sequence[Any], report: ImportReport) -> NoteArray:
+def _notes(records: Sequence[Any], counts: Counter[str]) -> NoteArray:
     rows = []
     for record in records:
         onset, offset, pitch = float(record.onset), float(record.offset), int(record.pitch)
         drum = bool(record.is_drum)
         program = DRUM_PROGRAM if drum else int(record.program)
         if not (np.isfinite(onset) and 0 <= pitch <= 127 and 0 <= program <= DRUM_PROGRAM) or onset < 0:
-            report.counts["notes of impossible time, pitch or program, dropped"] += 1
+            counts["notes of impossible time, pitch or program, dropped"] += 1
             continue
         if not offset > onset:
-            report.counts["notes without length, given 10 ms"] += 1
+            counts["notes without length, given 10 ms"] += 1
             offset = onset + MIN_SECONDS
         rows.append((onset, offset, pitch, program, int(getattr(record, "velocity", 1)), drum))
     return np.array(rows, dtype=NOTE_DTYPE)

@@ -6,18 +6,21 @@ One render per stem at 16 kHz by symusic, mono. Scores are written at 960 ticks 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..notes.note import DRUM_PROGRAM
 from .songs import INSTALL_HINT, Floats, Performance, ScoreNote, package_folder
+from .sound_font import font_in_tune
 
 SAMPLE_RATE = 16000
 _TICKS = 960
 _BPM = 120.0
+_AUDIBLE = 1e-3
 _TAIL = 1.5
 """Seconds of sound kept after the last note of a stem."""
 
@@ -264,7 +267,7 @@ def _sound_font() -> tuple[Any, str]:
 
     if not font.is_file():
         raise ValueError(f"the sound font {font} is missing; reinstall pretty_midi: {INSTALL_HINT}")
-    return symusic, str(font)
+    return symusic, font_in_tune(Path(font))
 
 
 def _render_notes(notes: Sequence[PlayedNote], program: int, samples: int) -> Floats:
@@ -298,3 +301,16 @@ def render(part: Part, samples: int) -> Floats:
     if quiet:
         out += _QUIET_GAIN * _render_notes(quiet, part.program, samples)
     return out
+
+
+def audible(part: Part) -> Part:
+    """The part without the notes that its instrument has no sound for."""
+    return replace(part, notes=tuple(note for note in part.notes if is_audible(part.program, note.pitch)))
+
+
+@cache
+def is_audible(program: int, pitch: int) -> bool:
+    """Whether the font has a sound for a pitch of a program: some instruments have gaps."""
+    probe = PlayedNote(0.0, 0.3, pitch, 90)
+    sound = _render_notes([probe], program, round(0.4 * SAMPLE_RATE))
+    return bool(np.abs(sound).max() > _AUDIBLE)

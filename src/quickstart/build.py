@@ -49,11 +49,12 @@ def render_song(plan: SongPlan) -> RenderedSong:
     voice = voices.sing(voice_plan, plan.singer, rng)
     if rng.random() < mixing.equaliser:
         voice = mixes.equalise(voice, rng)
-    parts = bands.arrange(performance, int(rng.integers(mixing.parts[0], mixing.parts[1] + 1)), rng)
+    arranged = bands.arrange(performance, int(rng.integers(mixing.parts[0], mixing.parts[1] + 1)), rng)
+    parts = [bands.audible(part) for part in arranged]
     pitched = [bands.render(part, samples) for part in parts]
     drums = None
     if rng.random() < mixing.drums:
-        parts.append(bands.drum_part(performance, rng))
+        parts.append(bands.audible(bands.drum_part(performance, rng)))
         drums = bands.render(parts[-1], samples)
     meta: dict[str, Any] = {}
     if rng.random() < mixing.reverb:

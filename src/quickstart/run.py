@@ -16,8 +16,9 @@ from ..inference.piano_roll import draw_piano_roll
 from ..inference.render import render_notes, write_wav
 from ..inference.transcriber import SongTranscriber, load_transcriber, untrained_transcriber
 from ..notes import array_to_notes, write_midi
+from ..reports.page import Example
 from .build import build_quickstart
-from .report import Example, QuickstartResult, read_metrics, write_report
+from .report import QuickstartResult, read_metrics, write_report
 from .scoring import SplitScore, score_random, score_song, score_split, voice_notes, write_scores
 
 TEST_SPLITS = ("test_standard", "test_hard")

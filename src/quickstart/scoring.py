@@ -15,6 +15,7 @@ from ..data.store import Song, SongStore
 from ..evaluation import bootstrap_interval, note_prf
 from ..inference.files import atomic_path
 from ..notes.note import CHORUS_PROGRAM, SINGING_PROGRAM, Note, array_to_notes
+from ..reports.result import without_nan
 from .baselines import random_notes_like
 
 if TYPE_CHECKING:
@@ -154,15 +155,5 @@ def write_scores(
         },
     }
     with atomic_path(Path(path)) as temporary:
-        text = json.dumps(_without_nan(plain), indent=1, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(without_nan(plain), indent=1, allow_nan=False, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

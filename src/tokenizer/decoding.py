@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..config.audio import SHIFT_STEPS_PER_SECOND
 from ..notes.cleaning import MINIMUM_SECONDS
@@ -214,6 +214,11 @@ class ChannelDecoder:
         for key, seam_time in self._doubtful.items():
             self._close(key, seam_time)
         self._doubtful.clear()
+
+    def sounding(self) -> Iterator[tuple[int, int, float]]:
+        """Program, pitch and onset of the notes that have not ended."""
+        for key, onset in self._sounding.items():
+            yield key >> 7, key & 127, onset
 
     def finish(self) -> None:
         """End what still sounds: such a note has the shortest length."""

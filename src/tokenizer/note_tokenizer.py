@@ -25,8 +25,8 @@ from ..notes.note import (
     notes_to_array,
 )
 from . import encoding
-from .decoding import ChannelDecoder
 from .encoding import Ints, PreparedNotes
+from .song_decoder import SongDecoder
 from .vocabulary import EOS_ID, NO_CHANNEL, PAD_ID, build_tables
 
 
@@ -295,16 +295,15 @@ class NoteTokenizer:
             regions = list(itertools.pairwise(edges))
         is_end = array == EOS_ID
         lengths = np.where(is_end.any(axis=2), is_end.argmax(axis=2), array.shape[2])
-        rows = []
-        errors: Counter[str] = Counter()
-        for channel in range(self.num_channels):
-            decoder = ChannelDecoder(self.layout, start_from_ties)
-            for window, length, start, region in zip(
-                array[:, channel], lengths[:, channel], starts, regions, strict=True
-            ):
-                decoder.read_window(window[:length].tolist(), start, region)
-            decoder.finish()
-            rows += decoder.notes
-            errors += decoder.errors
-        notes = clean_notes(np.array(rows, dtype=NOTE_DTYPE))
-        return DecodeResult(array_to_notes(notes), errors)
+        decoder = self.song_decoder(start_from_ties)
+        for rows, ends, start, region in zip(array, lengths.tolist(), starts, regions, strict=True):
+            decoder.read_window(
+                [row[:end].tolist() for row, end in zip(rows, ends, strict=True)], start, region
+            )
+        decoder.finish()
+        notes = clean_notes(np.array(decoder.take_rows(), dtype=NOTE_DTYPE))
+        return DecodeResult(array_to_notes(notes), decoder.errors)
+
+    def song_decoder(self, start_from_ties: bool = False) -> SongDecoder:
+        """Reads the windows of one song in order, as :meth:`decode` does; its notes are not cleaned."""
+        return SongDecoder(self.layout, self.num_channels, start_from_ties)

@@ -7,10 +7,10 @@ import warnings
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.callbacks import Callback
 
 from .counting import CountingModule
+from .memory import GIB, peak_bytes
 
 
 class OneStep(Callback):
@@ -45,10 +45,9 @@ class OneStep(Callback):
         report = module.report
         assert report is not None, "a step was taken"
         loss = "not finite" if report.dropped else f"{report.loss:.4f}"
-        memory = ""
-        if module.device.type == "cuda":
-            memory = f", at most {torch.cuda.max_memory_allocated(module.device) / 2**30:.1f} GiB of the GPU"
+        memory = f"at most {peak_bytes(module.device) / GIB:.1f} GiB of "
+        memory += "the GPU" if module.device.type == "cuda" else "memory for the whole process"
         return (
-            f"dry run: everything is built, step {report.step} took {self.seconds:.1f} s, loss {loss}{memory}"
-            "; nothing was written"
+            f"dry run: everything is built, step {report.step} took {self.seconds:.1f} s, loss {loss}, "
+            f"{memory}; nothing was written"
         )

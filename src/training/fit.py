@@ -16,6 +16,7 @@ from pytorch_lightning.callbacks import Callback, LearningRateMonitor
 
 from ..config import Experiment
 from ..data.module import TranscriptionData
+from ..data.scored import scoring_of
 from ..data.workers import cap_workers
 from ..model.checkpoint_file import read_checkpoint
 from ..model.pretrained_t5 import load_pretrained_t5
@@ -29,17 +30,19 @@ from .dynamic_weights import DynamicWeights
 from .handover import handed_on
 from .identity import RunDecision, validate_resume_max_steps
 from .logger import build_loggers
+from .media import example_writer
+from .memory import MemoryAdvisor, MemoryWatch
 from .module import TranscriptionModule
 from .nonfinite import GradScalerMinScaleGuard
 from .plan import RunPaths, RunPlan, plan_run
 from .progress import ProgressLine
+from .rank_errors import errors_end_all
 from .run_folder import RunFolder, move_aside, write_config
 from .signals import requeue
 from .speech import Speaker, quiet_libraries
 from .state import validation_is_missing
 from .throughput import DataWaitProfiler
 from .trainer import Hardware, build_trainer, current_hardware
-from .validation import scoring_of
 from .warm_start import load_warm_start
 
 EXIT_OK = 0
@@ -158,10 +161,19 @@ def run_training(
     if decision.kind == "scratch" and experiment.pretrained_t5 and hardware.rank == 0:
         for line in load_pretrained_t5(module.model, Path(experiment.pretrained_t5).expanduser()):
             say(line)
-    for remark in (*hardware.notes, shortage, module.schedule.notice, module.frozen, *data.remarks):
+    for remark in (
+        *hardware.notes,
+        shortage,
+        module.rate_remark,
+        module.schedule.notice,
+        module.frozen,
+        *data.remarks,
+    ):
         if remark:
             say(remark)
     say(_describe(experiment, plan, module))
+    advisor = MemoryAdvisor(module.model, experiment, hardware, tokenizer.sequence_length)
+    say(advisor.describe())
     if hardware.rank == 0 and not dry_run:
         if decision.set_aside and (moved := move_aside(folder.root)):
             say(f"run: old files moved to {moved}")
@@ -184,8 +196,11 @@ def run_training(
             resume_step=decision.step if decision.kind == "resume" else None,
         )
     )
+    if experiment.wandb.examples and (show := example_writer(loggers, experiment.audio.sample_rate)):
+        module.validator.show_examples(experiment.wandb.examples, show)
     saver = CustomModelCheckpoint(experiment.checkpoint, folder.checkpoints)
-    callbacks: list[Callback] = [ProgressLine(), saver]
+    memory = MemoryWatch(advisor, hardware.rank)
+    callbacks: list[Callback] = [ProgressLine(), saver, memory]
     if experiment.optimizer.ema_decay:
         callbacks.insert(0, WeightAverage(experiment.optimizer.ema_decay))
     if val_start_loss is not None and not dry_run:
@@ -210,8 +225,9 @@ def run_training(
     )
     assert (trainer.global_rank, trainer.world_size) == (hardware.rank, hardware.world_size)
     resume_from = str(decision.checkpoint) if decision.kind == "resume" else None
-    with handed_on(decision):
+    with errors_end_all(trainer, hardware), memory.explained(), handed_on(decision):
         trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
+    module.validator.close()  # only now, when no rank waits for another any more
     if dry_run:
         say(one_step.describe(module))
         return EXIT_OK

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
+import numpy.typing as npt
 from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import Logger, WandbLogger
 
@@ -111,6 +113,33 @@ class SteadyWandbLogger(WandbLogger):
         """See Lightning's."""
         with self._steady():
             super().finalize(status)
+
+    def log_example(
+        self,
+        key: str,
+        step: int,
+        picture: Path,
+        sounds: Mapping[str, npt.NDArray[np.float32]],
+        sample_rate: int,
+        caption: str,
+    ) -> None:
+        """Log a picture as ``key/roll`` and each of ``sounds`` as ``key/NAME``.
+
+        Args:
+            key: name of the example.
+            step: of the run.
+            picture: an image file; it is copied.
+            sounds: (samples,) mono.
+            sample_rate: of the sounds.
+            caption: shown below each.
+        """
+        with self._steady():
+            import wandb
+
+            media: dict[str, Any] = {f"{key}/roll": wandb.Image(str(picture), caption=caption)}
+            for name, sound in sounds.items():
+                media[f"{key}/{name}"] = wandb.Audio(sound, sample_rate=sample_rate, caption=caption)
+            super().log_metrics(media, step)
 
     @contextlib.contextmanager
     def _steady(self) -> Iterator[None]:

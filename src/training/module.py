@@ -17,20 +17,23 @@ from torch.optim import Optimizer
 from ..config import Experiment
 from ..data.batch import NOTE_COLUMNS, Batch, ValidationItem
 from ..evaluation import Scoring
-from ..losses import NoteColumns
-from ..model import build_from
+from ..losses import NoteColumns, without_octaves
+from ..model import Encoded, build_from
 from ..optim import build_optimizer, build_scheduler, paces_itself
+from ..rl.reinforce import Reinforce, Segments
 from ..tokenizer import NoteTokenizer
 from .compiling import compiled_passes
 from .dynamic_weights import DynamicWeights
 from .faults import StepFault
+from .learning_rate import scaled_learning_rate
+from .memory import GIB, peak_bytes
 from .nonfinite import NonFiniteGuard, Verdict
 from .objective import Outputs, build_objective, label_mask
 from .patterns import freeze
 from .plan import RunPlan, plan_run
 from .resuming import ResumableModule
 from .statistics import running_statistics, share_statistics
-from .steps import StepReport, seed_step
+from .steps import StepReport, seed_step, step_seed
 from .throughput import Throughput, TrainingClock
 from .validation import Validator
 
@@ -84,6 +87,7 @@ class TranscriptionModule(ResumableModule):
         """What is not trained, in words; empty when everything is."""
         self.objective = build_objective(experiment, tokenizer)
         self.label_mask = label_mask(tokenizer)
+        self.reinforce = Reinforce(experiment.rl, self.model, tokenizer, self.plan.world_size)
         trainer = experiment.trainer
         self.guard = NonFiniteGuard(
             self.model,
@@ -106,6 +110,8 @@ class TranscriptionModule(ResumableModule):
             world_size=self.plan.world_size,
             write_output=write_output,
         )
+        self.rate_remark = ""
+        """What ``--scale-lr`` has made of the learning rate, in words."""
         self.validation_keys = self.validator.keys() | {"val_loss"}
         self.last_score: float | None = None
         """``macro_onset_f`` of the last validation."""
@@ -118,14 +124,16 @@ class TranscriptionModule(ResumableModule):
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """The optimizer over all parameters that are trained, and its schedule per step."""
         config, schedule = self.experiment.optimizer, self.experiment.lr_schedule
+        rate, self.rate_remark = scaled_learning_rate(config, schedule, self.plan.samples_per_step)
         optimizer = build_optimizer(
             config.name,
             self.model.named_parameters(),
-            config.learning_rate,
+            rate,
             config.weight_decay,
             config.betas,
             lr_decay=config.lr_decay,
             gradient_scaler=self.has_scaler,
+            bfloat16=self.experiment.trainer.precision.startswith("bf16"),
         )
         self.schedule = build_scheduler(
             schedule.name,
@@ -140,7 +148,8 @@ class TranscriptionModule(ResumableModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self.schedule, "interval": "step"}}
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Training batches go to the device whole; songs to validate stay and go window by window."""
+        """Training batches go to the device whole, where what is to be shifted in pitch is; songs to validate
+        stay and go window by window."""
         if not isinstance(batch, Batch):
             return batch
         moved = {
@@ -148,7 +157,7 @@ class TranscriptionModule(ResumableModule):
             for name, value in vars(batch).items()
             if isinstance(value, Tensor)
         }
-        return replace(batch, **moved)
+        return replace(batch, **moved).shifted()
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Open the accumulation window at its first batch; seed the global generators."""
@@ -163,6 +172,11 @@ class TranscriptionModule(ResumableModule):
         loss, terms = self.objective(outputs, self.global_step)
         if outputs.frames is not None and "frame" not in self.objective.active(self.global_step):
             loss = loss + 0.0 * outputs.frames.float().sum()  # DDP wants every parameter to take part
+        if self.reinforce.active(self.global_step):
+            part = batch_idx % self.experiment.trainer.accumulate_grad_batches
+            term, found = self._reinforce(outputs.encoded, batch, part)
+            loss = loss + self.experiment.rl.weight * term
+            terms |= found
         if self.fault.spoils(self.global_step + 1, self.global_rank):
             loss = loss * math.nan
         num_tokens = (batch.labels != self.tokenizer.pad_id).sum()
@@ -190,6 +204,7 @@ class TranscriptionModule(ResumableModule):
         verdict = self._verdict
         assert verdict is not None
         rate = self.schedule.current_rate
+        self.reinforce.settle(verdict.dropped)
         self.report = StepReport(self.global_step, verdict.loss, rate, verdict.grad_norm, verdict.dropped)
         self.epoch_loss.add(self.report)
         self.log_epoch_mean(self.report.step)  # before a callback saves this step
@@ -220,8 +235,11 @@ class TranscriptionModule(ResumableModule):
                 "num_dropped_steps": float(self.guard.num_dropped),
                 "nan_lr_scale": self.guard.lr_scale,
                 "truncated_labels": float(self._num_truncated),
+                "memory_gib": peak_bytes(self.device) / GIB,
                 **self.throughput.read(),
             }
+            if self.reinforce.active(report.step):
+                values |= self.reinforce.read_time_share(self.clock.elapsed)
             self.log_numbers(values, on_step=True)
         self.fault.strike(report.step, self.global_rank, self.trainer.strategy.barrier)
         if verdict.stop:
@@ -230,11 +248,35 @@ class TranscriptionModule(ResumableModule):
     def _forward(self, batch: Batch) -> Outputs:
         encode, decode = self._compiled or (self.model.encode, self.model.decode_logits)
         encoded = encode(batch.audio)
-        logits = decode(encoded, batch.labels)
+        logits = decode(encoded, self._read_labels(batch))
         columns = NoteColumns(**dict(zip(NOTE_COLUMNS, batch.notes.unbind(-1), strict=True)))
         labels = self.label_mask(batch.labels, batch.channel_annotated, batch.channel_complete)
         frames = self.model.frame_logits(encoded)
-        return Outputs(logits, labels, frames, columns, batch.fully_annotated, encoded.balance)
+        return Outputs(
+            logits,
+            labels,
+            frames,
+            columns,
+            fully_annotated=batch.fully_annotated,
+            balance=encoded.balance,
+            octave_unknown=batch.octave_unknown,
+            encoded=encoded,
+        )
+
+    def _read_labels(self, batch: Batch) -> Tensor:
+        """Labels as the decoder reads them."""
+        if not self.experiment.objective.hide_octaves:
+            return batch.labels
+        return without_octaves(batch.labels, batch.octave_unknown, self.tokenizer.token_range("pitch"))
+
+    def _reinforce(
+        self, encoded: Encoded | None, batch: Batch, part: int
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        assert encoded is not None
+        known = batch.channel_annotated & batch.channel_complete
+        segments = Segments(batch.audio, batch.labels, known, batch.octave_unknown)
+        seed = step_seed(self.experiment.seed, self.global_rank, self.global_step, part)
+        return self.reinforce(encoded, segments, seed)
 
     def _steer_schedule(self, elapsed_seconds: float) -> None:
         budget = self.plan.budget_seconds
@@ -284,6 +326,5 @@ class TranscriptionModule(ResumableModule):
     # --- start and end ------------------------------------------------------------------------------
 
     def on_train_end(self) -> None:
-        """Stop the clock; wait for files of validation that are still being written."""
+        """Stop the clock."""
         self.clock.pause()
-        self.validator.close()

@@ -9,7 +9,9 @@ from pytorch_lightning.utilities import rank_zero_info
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 
 from ..config import Experiment
+from ..model.checkpoint_file import RL_START_WEIGHTS
 from ..optim import StepSchedule
+from ..rl.reinforce import Reinforce
 from ..tokenizer import NoteTokenizer
 from .counting import CountingModule
 from .dynamic_weights import DynamicWeights
@@ -41,6 +43,7 @@ class ResumableModule(CountingModule):
     fault: StepFault
     schedule: StepSchedule
     data_weights: DynamicWeights | None
+    reinforce: Reinforce
 
     def __init__(self, plan: RunPlan) -> None:
         super().__init__(plan)
@@ -120,6 +123,10 @@ class ResumableModule(CountingModule):
         }
         if self.data_weights is not None:
             checkpoint["amt_state"]["data_weights"] = self.data_weights.state()
+        if self.experiment.rl.enabled:
+            checkpoint["amt_state"]["reinforce"] = self.reinforce.state()
+            if start := self.reinforce.start_weights():
+                checkpoint[RL_START_WEIGHTS] = start
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take over the place in the run; bring the loops' counters to the end of a step."""
@@ -135,6 +142,7 @@ class ResumableModule(CountingModule):
         self.clock.restore(float(state["elapsed_seconds"]))
         if self.data_weights is not None:
             self.data_weights.load(state.get("data_weights"))
+        self.reinforce.load(state.get("reinforce"), checkpoint.get(RL_START_WEIGHTS))
         if self.guard.lr_scale < 1:
             rank_zero_info(
                 f"the learning rate stays multiplied by {self.guard.lr_scale:g} (nan_lr_scale of the "

@@ -54,11 +54,16 @@ class EpochMean:
         self._total, self._count = float(state[0]), int(state[1])
 
 
-def seed_step(seed: int, rank: int, step: int, part: int) -> None:
-    """Seed the global generators (dropout) from the run's seed, the rank, the step and the batch of the step,
-    so that a resumed run draws the same numbers."""
+def step_seed(seed: int, rank: int, step: int, part: int) -> int:
+    """A seed from the run's seed, the rank, the step and the batch of the step, so that a resumed run draws
+    the same numbers."""
     key = (seed & 0xFFFFFFFF, rank, step, part)
-    state = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0]) >> 1
+    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0]) >> 1
+
+
+def seed_step(seed: int, rank: int, step: int, part: int) -> None:
+    """Seed the global generators (dropout) with :func:`step_seed`."""
+    state = step_seed(seed, rank, step, part)
     torch.manual_seed(state)
     random.seed(state)
     np.random.seed(state & 0xFFFFFFFF)

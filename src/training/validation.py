@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,27 +16,18 @@ import torch.distributed as dist
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
-from ..config.tasks import Task
-from ..config.vocabularies import get_drum_vocab, get_program_vocab
 from ..data.batch import ValidationItem
 from ..data.collate import trim_to_bucket
-from ..data.dataset import ScoredSet
+from ..data.scored import comparable_notes
 from ..evaluation import HEADLINE_KEYS, MetricSums, Scoring
 from ..losses.token_ce import token_losses
 from ..model.transcriber import Transcriber
-from ..notes.note import DRUM_PROGRAM, Note, NoteArray
+from ..notes.note import Note, NoteArray, array_to_notes
 from ..tokenizer import NoteTokenizer
+from .media import EXAMPLE_SECONDS, Example
 from .objective import label_mask
 
 Context = Callable[[], AbstractContextManager[object]]
-
-
-def scoring_of(scored: ScoredSet, task: Task) -> Scoring:
-    """What is scored of the songs of a set: its classes, or those of the task where it names none."""
-    vocab = get_program_vocab(scored.eval_vocab or task.eval_vocab)
-    drum_vocab = get_drum_vocab(scored.eval_drum_vocab or task.drum_vocab)
-    # A mix may score a preset by other classes than its own; those it has in common stay octave-free.
-    return Scoring(vocab, drum_vocab, tuple(name for name in scored.octave_free if name in vocab))
 
 
 @dataclass
@@ -54,6 +46,8 @@ class _Song:
     """(C,) bool as in ``Batch.channel_annotated``."""
     complete: Tensor
     """(C,) bool as in ``Batch.channel_complete``."""
+    sound: npt.NDArray[np.float32] | None = None
+    """Its beginning, where it is shown as an example."""
     ids: list[Tensor] = field(default_factory=list)
     """Decoded rows (C, N) of the windows so far."""
 
@@ -92,10 +86,16 @@ class Validator:
         self._batch_size = batch_size
         self._world_size = world_size
         self._write_output = write_output
+        self._show: Callable[[Example], object] | None = None
+        self._num_shown = 0
         self._writer: ThreadPoolExecutor | None = None
         self._writing: list[Future[object]] = []
         self._sums = MetricSums({name: scoring.keys() for name, scoring in sets.items()}, HEADLINE_KEYS)
         self.start(nullcontext, torch.device("cpu"))
+
+    def show_examples(self, number: int, show: Callable[[Example], object]) -> None:
+        """Give the first songs of each validation on this rank to ``show``, in the thread of the outputs."""
+        self._num_shown, self._show = number, show
 
     def keys(self) -> set[str]:
         """The names :meth:`finish` may give, ``val_loss`` aside."""
@@ -120,6 +120,7 @@ class Validator:
         self._queue: deque[tuple[_Song, Tensor, Tensor]] = deque()
         self._loss = torch.zeros(2, dtype=torch.float64)
         self._num_failed = 0
+        self._examples_left = self._num_shown
 
     def add(self, item: ValidationItem, step: int = 0) -> None:
         """Queue a song; decodes whenever enough windows wait. Empty places do nothing."""
@@ -136,6 +137,7 @@ class Validator:
             item.known_programs,
             self._channels(item.channel_annotated),
             self._channels(item.channel_complete),
+            self._example_sound(item),
         )
         for audio, labels in zip(item.audio, item.labels, strict=True):
             self._queue.append((song, audio, labels))
@@ -220,8 +222,7 @@ class Validator:
     def _score(self, song: _Song) -> None:
         try:
             estimate = self._tokenizer.decode(_join(song.ids, self._tokenizer.pad_id)).notes
-            if song.known_programs is not None:  # a note nobody annotated is neither right nor wrong
-                estimate = [note for note in estimate if song.known_programs[_program(note)]]
+            estimate = comparable_notes(estimate, song.known_programs)
             seconds = song.num_samples / self._tokenizer.sample_rate
             counts = self._scoring[song.set_index].counts(song.notes, estimate, duration=seconds)
             self._sums.update(song.set_index, counts.scores(), counts.ratios())
@@ -229,14 +230,27 @@ class Validator:
             self._num_failed += 1
             rank_zero_warn(f"validation: {song.song_id} could not be scored: {type(error).__name__}: {error}")
             return
+        name = self._names[song.set_index]
         if self._write_output is not None:
-            if self._writer is None:
-                self._writer = ThreadPoolExecutor(1, thread_name_prefix="validation-output")
-            self._report_written()
-            name = self._names[song.set_index]
-            self._writing.append(
-                self._writer.submit(self._write_output, song.song_id, name, song.step, estimate)
-            )
+            self._later(partial(self._write_output, song.song_id, name, song.step, estimate))
+        if self._show is not None and song.sound is not None:
+            reference = array_to_notes(song.notes)
+            example = Example(song.song_id, name, song.step, estimate, reference, song.sound)
+            self._later(partial(self._show, example))
+
+    def _example_sound(self, item: ValidationItem) -> npt.NDArray[np.float32] | None:
+        if self._examples_left == 0:
+            return None
+        self._examples_left -= 1
+        length = min(item.num_samples, round(EXAMPLE_SECONDS * self._tokenizer.sample_rate))
+        return item.audio.flatten()[:length].numpy().copy()
+
+    def _later(self, work: Callable[[], object]) -> None:
+        """In a thread of its own: no rank waits for another's disk or network."""
+        if self._writer is None:
+            self._writer = ThreadPoolExecutor(1, thread_name_prefix="validation-output")
+        self._report_written()
+        self._writing.append(self._writer.submit(work))
 
     def _report_written(self) -> None:
         """Errors of finished writes become warnings."""
@@ -245,10 +259,6 @@ class Validator:
             error = future.exception()
             if error is not None:
                 rank_zero_warn(f"validation output could not be written: {error}")
-
-
-def _program(note: Note) -> int:
-    return DRUM_PROGRAM if note.is_drum else note.program
 
 
 def _join(rows: Sequence[Tensor], pad_id: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

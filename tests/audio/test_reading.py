@@ -176,3 +176,15 @@ def test_a_cut_file_gives_what_it_holds(tmp_path: Path) -> None:
     path.write_bytes(source[: len(source) // 2])
     audio = read_audio(path)
     assert 0 < len(audio) < 16000
+
+
+def test_one_channel_alone(tmp_path: Path) -> None:
+    left, right = np.full(32000, 0.25), np.linspace(-0.5, 0.5, 32000)
+    soundfile.write(tmp_path / "two.wav", np.stack([left, right], axis=1), 32000, subtype="FLOAT")
+    whole = read_audio(tmp_path / "two.wav", channel=1)
+    assert np.abs(whole[100:-100] - right[::2][100:-100]).max() < 1e-3
+    part = read_audio(tmp_path / "two.wav", start=4000, stop=5000, channel=1)
+    assert np.abs(part - whole[4000:5000]).max() < 1e-6
+    assert np.abs(read_audio(tmp_path / "two.wav", channel=0)[100:-100] - 0.25).max() < 1e-3
+    with pytest.raises(AudioError, match=r"two.wav: has 2 channels; there is no channel 2"):
+        read_audio(tmp_path / "two.wav", channel=2)

@@ -35,7 +35,7 @@ def python(*args: str, cwd: Path | None = None, **env: str) -> subprocess.Comple
     )
 
 
-@pytest.mark.parametrize("name", ["train", "predict", "prepare"])
+@pytest.mark.parametrize("name", ["train", "predict", "predict_batch", "test", "prepare"])
 def test_help_of_the_entry_file_is_light(name: str) -> None:
     done = python("-X", "importtime", str(PACKAGE / f"{name}.py"), "--help")
     assert done.returncode == 0, done.stderr
@@ -88,7 +88,7 @@ def test_identity_of_a_run_that_could_not_begin_is_an_error(
 def test_entry_files_differ_in_their_command_only() -> None:
     """Each stands alone: as a script it runs before amt can be imported, and says when it cannot."""
     bodies = set()
-    for name in ("train", "predict", "prepare", "convert"):
+    for name in ("train", "predict", "predict_batch", "test", "prepare", "convert"):
         _, _, code = (PACKAGE / f"{name}.py").read_text(encoding="utf-8").partition("import os\n")
         assert f"from amt.cli.{name} import main as run" in code
         bodies.add(code.replace(f"amt.cli.{name} ", "amt.cli.COMMAND "))
@@ -101,7 +101,7 @@ def test_predicts_help_says_each_thing_once(capsys: pytest.CaptureFixture[str]) 
     for option in predict.PREDICT_OPTIONS:
         if option.choices:
             assert text.count(", ".join(option.choices)) == 1
-    assert "midi another word for mid" in text
+    assert "midi is another word for mid" in text
 
 
 def test_entry_file_does_not_shadow_other_names() -> None:
@@ -215,12 +215,13 @@ def test_predict_passes_on_what_was_said(
     line = ["exp@last.ckpt", "a b.wav", "c.wav", "-o", "out é", "--format", "midi", "png", "-p", "proj"]
     line += ["--device", "cpu", "--batch-size", "3", "--overlap", "0.25", "--reference", "r.mid"]
     line += ["--subtask", "singing-only", "--constrain", "--instruments", "Bass", "drums"]
-    line += ["--start-from-ties"]
+    line += ["--start-from-ties", "--min-note-ms", "30"]
     assert predict.main([*line, "--decode-precision", "INT8"]) == 0
     [(spec, inputs, settings)] = calls
     assert (spec, inputs) == ("exp@last.ckpt", [Path("a b.wav"), Path("c.wav")])
     assert settings == {
         "out": Path("out é"),
+        "to_stdout": False,
         "project": "proj",
         "log_dir": tmp_path,
         "device": "cpu",
@@ -232,6 +233,7 @@ def test_predict_passes_on_what_was_said(
             instruments=("Bass", "drums"),
             start_from_ties=True,
             precision="int8",
+            min_note_ms=30.0,
         ),
         "formats": ("mid", "png"),
         "reference": Path("r.mid"),
@@ -239,11 +241,13 @@ def test_predict_passes_on_what_was_said(
 
 
 def test_predict_fits_the_function_it_calls() -> None:
-    from amt.inference.predict import WRITERS, run_predict
+    from amt.inference.outputs import WRITERS
+    from amt.inference.predict import run_predict
 
     parameters = inspect.signature(run_predict).parameters
     assert set(parameters) == {
-        *("spec", "inputs", "out", "project", "log_dir", "device", "choices", "formats", "reference"),
+        *("spec", "inputs", "out", "to_stdout", "project", "log_dir", "device", "choices", "formats"),
+        "reference",
     }
     assert parameters["formats"].default == tuple(predict.PREDICT_DEFAULTS["--format"].split())
     assert parameters["device"].default == predict.PREDICT_DEFAULTS["--device"]
@@ -261,12 +265,15 @@ def test_predict_compares_flags_of_the_model(
     calls: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from amt.config.experiment import Experiment
+    from amt.config.leaves import replace_leaves
+    from amt.config.published_models import PUBLISHED_MODELS
 
+    stored = replace_leaves(Experiment(), {**PUBLISHED_MODELS["yptf_single"], "task": "mc13_fsingle"})
     monkeypatch.setenv("AMT_LOG_DIR", str(tmp_path))
     path = tmp_path / "ymt3" / "exp" / "checkpoints" / "last.ckpt"
     path.parent.mkdir(parents=True)
     path.touch()
-    monkeypatch.setattr("amt.cli.predict.stored_experiment", lambda _: Experiment())
+    monkeypatch.setattr("amt.cli.from_checkpoint.stored_experiment", lambda _: stored)
     assert predict.main(["exp", "a.wav", "-tk", "mc13_fsingle", "-nl", "24"]) == 0
     assert capsys.readouterr().err == ""
     assert predict.main(["exp", "a.wav", "-lr", "1e-3", "-it", "5"]) == 0
@@ -288,7 +295,8 @@ def test_predict_compares_flags_of_the_model(
         (["exp@last.ckpt"], "audio files"),
         (["exp", "a.wav", "--batch-size", "0"], "--batch-size"),
         (["exp", "a.wav", "-o", "adamw"], "folder of the outputs"),
-        (["exp", "a.wav", "--format", "pdf"], "mid, png"),
+        (["exp", "a.wav", "--format", "pdf"], "mid, parts, png"),
+        (["exp", "a.wav", "--min-note-ms", "-5"], "--min-note-ms"),
     ],
 )
 def test_predict_usage(argv: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -300,6 +308,7 @@ def test_predict_usage(argv: list[str], part: str, capsys: pytest.CaptureFixture
 
 
 def test_prepare_fits_the_functions_it_calls() -> None:
+    from amt.cli.prepare_own import FOLDER_DEFAULTS
     from amt.preparation.generic import prepare_folder
     from amt.quickstart.build import build_quickstart
 
@@ -311,7 +320,7 @@ def test_prepare_fits_the_functions_it_calls() -> None:
     assert {"licence", "octave_unknown", "overwrite"} <= set(parameters)
     for name in ("validation-share", "test-share", "seed"):
         default = parameters[name.replace("-", "_")].default
-        assert prepare.FOLDER_DEFAULTS[f"--{name}"] == str(default)
+        assert FOLDER_DEFAULTS[f"--{name}"] == str(default)
 
 
 def test_prepare_quickstart(
@@ -373,9 +382,13 @@ def test_prepare_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     [
         ([], ""),
         (["quikstart"], "quickstart, folder"),
+        (["folder", ".", "x", "--program", "129"], "--program"),
+        (["folder", ".", "x", "--processes", "0"], "--processes"),
+        (["manifest", "none.csv", "x"], "none.csv is no file"),
+        (["midi", ".", "x", "y"], "FOLDER NAME"),
         (["quickstart", "there"], "--out PATH"),
         (["quickstart", "--minutes", "0"], "--minutes"),
-        (["folder"], "SRC --name NAME"),
+        (["folder"], "FOLDER NAME"),
         (["folder", "."], "--name"),
         (["folder", ".", "--name", "../x"], "plain name"),
         (["folder", ".", "--name", "x", "--test-share", "1"], "--test-share"),

@@ -29,7 +29,8 @@ def files(tmp_path: Path) -> Path:
     folder = tmp_path / "my runs é"
     (folder / "shared").mkdir(parents=True)
     (folder / "shared" / "network.yaml").write_text(
-        "model: {encoder: {num_latents: 12, rope_types: ppl}}\nTRAINER:\n  max_steps: 10\n  precision: 32\n",
+        "model: {encoder_type: perceiver-tf, encoder: {num_latents: 12, rope_types: ppl}}\n"
+        "TRAINER:\n  max_steps: 10\n  precision: 32\n",
         encoding="utf-8",
     )
     (folder / "rate.yaml").write_text("OPTIMIZER:\n  learning_rate: 1e-4\nTRAINER: {max_steps: 11}\n")
@@ -98,7 +99,8 @@ def test_a_file_with_a_schedule_leaves_the_recipes_warm_up_behind(tmp_path: Path
 def test_set_reads_every_kind() -> None:
     line = (
         "--set augmentation.amp_range=0.5,1.5 lr_schedule.warmup_steps=3 trainer.sync_batchnorm=true "
-        "--set data.presets=[one,two] trainer.devices=2 model.encoder.position_encoding=rope "
+        "--set data.presets=[one,two] trainer.devices=2 model.encoder_type=perceiver-tf "
+        "--set model.encoder.position_encoding=rope "
         "--set model.encoder.rope_types=lll inference.overlap=5e-1 init_ckpt=some=name.ckpt "
         "-vit 3 --set trainer.val_interval=4"
     )
@@ -212,7 +214,7 @@ def test_on_resume_a_file_counts_like_flags(files: Path) -> None:
     with pytest.raises(UsageError, match=r"num_latents 12 of --config .*network\.yaml, .* has 26"):
         resume(stored, built("--config", str(files / "run.yaml")))
     with pytest.raises(UsageError, match=r"--set model\.encoder\.num_latents=24, the checkpoint has 26"):
-        resume(stored, built("--set", "model.encoder.num_latents=24"))
+        resume(stored, built("-enc", "perceiver-tf", "--set", "model.encoder.num_latents=24"))
     (files / "later.yaml").write_text("trainer: {max_steps: 99}\noptimizer: {learning_rate: 1.0}")
     resolved, sentences = resume(stored, built("--config", str(files / "later.yaml")))
     assert resolved.experiment.trainer.max_steps == 99
@@ -238,8 +240,8 @@ def test_numbers_in_either_form() -> None:
 
 
 def test_predict_holds_all_that_was_said_of_the_model_against_the_checkpoint(files: Path) -> None:
+    from amt.cli.from_checkpoint import _COMPARED, _leaves
     from amt.cli.precedence import contradictions
-    from amt.cli.predict import _COMPARED, _leaves
 
     config = str(files / "shared" / "network.yaml")
     words = ["e", "--set", "model.encoder.num_latents=3", "trainer.max_steps=4", "data.presets=x", "-nl", "5"]

@@ -45,35 +45,42 @@ SAMPLES: dict[str, str] = {
     "--noise-snr": "1 2",
     "--betas": "0.8 0.95",
     "--frame-head": "voice drums",
+    "--class-weight": "pitch=2 eos=0.5",
+    "--term-weight": "token_ce=0.5",
+    "--term-start": "octave=10",
+    "--term-ramp": "octave=10",
+    "--rl-top-p": "0.5",
+    "--rl-ema": "0.5",
     "--harmonics": "0.5 1 2",
-    "--n-mels": "128",
+    "--n-mels": "256",
     "--input-frames": "98301",
     "--hop-length": "160",
     "--task": "mc13_fsingle_vocal",
-    "--encoder-type": "t5",
+    "--encoder-type": "conformer",
     "--decoder-type": "multi-t5 -tk mc13_256 -nl 26",
+    "--audio-codec": "spec",
+    "--pre-decoder-type": "mlp",
+    "--pre-encoder-type": "hftt",
+    "--encoder-position-encoding-type": "trainable",
 }
 NEEDS: dict[str, str] = {
-    "--conv-time-stride": "-preenc strided",
-    "--harmonics": "-preenc strided -ac logspec",
+    "--decoder-type": "-enc perceiver-tf",
+    "--conv-time-stride": "-enc perceiver-tf -preenc strided",
+    "--harmonics": "-enc perceiver-tf -preenc strided -ac logspec",
     "--shift-embedding-init": "--memory-positions sinusoid",
     "--frame-weight": "--frame-head voice",
+    "--hide-octaves": "--chroma-weight 1",
     "--pitch-check": "--frame-head voice",
-    "--moe-balance-weight": "-ff moe",
-    "--rope-partial-pe": "-epe rope",
-    "--rope-apply-to-keys": "-epe rope",
-    "--rotary-type": "-epe rope",
-    "--rope-width": "-epe rope",
-    "--alibi-scale": "-epe alibi",
-    "--encoder-type": "-ac melspec",
-    "--encoder-layers": "-enc t5 -ac melspec",
-    "--encoder-d-ff": "-enc t5 -ac melspec",
-    "--encoder-d-kv": "-enc t5 -ac melspec",
-    "--conformer-kernel": "-enc conformer -ac melspec",
-    "--layer-drop": "-enc conformer -ac melspec",
+    "--moe-balance-weight": "-enc perceiver-tf -ff moe",
+    "--rope-partial-pe": "-enc perceiver-tf -epe rope",
+    "--rope-apply-to-keys": "-enc perceiver-tf -epe rope",
+    "--rotary-type": "-enc perceiver-tf -epe rope",
+    "--rope-width": "-enc perceiver-tf -epe rope",
+    "--alibi-scale": "-enc perceiver-tf -epe alibi",
+    "--conformer-kernel": "-enc conformer",
+    "--layer-drop": "-enc conformer",
 }
 ALSO: dict[str, set[str]] = {
-    "--encoder-type": {"model.pre_encoder.type", "model.pre_decoder_type"},
     "--decoder-type": {"model.pre_decoder_type", "task", "model.encoder.num_latents"},
 }
 """Leaves that follow, by default or because the sample must fit together."""
@@ -97,12 +104,19 @@ def sample(option: Option) -> str:
     return str((default or 0) + 0.25)
 
 
+def _of_perceiver(option: Option) -> bool:
+    """Whether the option is about a Perceiver-TF alone, or the convolution and projection around it."""
+    if option.long in ("--pre-encoder-type", "--pre-decoder-type", "--audio-codec", "--n-mels", "--d-model"):
+        return True
+    return all(target.startswith("model.encoder.") for target in option.targets)
+
+
 SETTING = [option for option in OPTIONS if option.targets]
 
 
 @pytest.mark.parametrize("option", SETTING, ids=[option.long for option in SETTING])
 def test_each_option_changes_what_it_says_and_nothing_else(option: Option) -> None:
-    needs = NEEDS.get(option.long, "")
+    needs = NEEDS.get(option.long, "-enc perceiver-tf" if _of_perceiver(option) else "")
     before = dict(leaves(built(needs).experiment))
     for name in option.names:
         after = built(f"{needs} {name} {sample(option)}")
@@ -174,28 +188,6 @@ def test_standard_command_line() -> None:
     assert experiment.trainer.write_model_output is True
 
 
-def test_required_defaults() -> None:
-    """The defaults that requirements name (section 3)."""
-    experiment = built("").experiment
-    assert experiment.audio.segment_samples == 65534
-    assert experiment.optimizer.name == "AdamWScale"
-    assert experiment.lr_schedule.name == "cosine"
-    assert (experiment.trainer.precision, experiment.trainer.strategy) == ("bf16-mixed", "ddp")
-    sizes = experiment.bsz
-    assert (sizes.sub, sizes.local, sizes.validation, sizes.test) == (36, 36, 36, 36)
-    augmentation = experiment.augmentation
-    assert augmentation.amp_range == (0.7, 1.3)
-    assert augmentation.stem_keep_prob == 0.15
-    assert (augmentation.xaug_max_k, augmentation.xaug_tau, augmentation.xaug_alpha) == (2, 0.5, 1.0)
-    assert augmentation.pitch_shift_range == (-6.0, 6.0)
-    assert experiment.trainer.write_model_output is False
-    assert experiment.wandb.mode == "online"
-    assert experiment.project == "ymt3"
-    assert experiment.trainer.max_steps == -1
-    assert experiment.trainer.gradient_clip == 1.0
-    assert experiment.trainer.sync_batchnorm is False
-
-
 def test_shown_defaults_are_the_records() -> None:
     defaults = option_defaults()
     assert defaults["--train-batch-size"] == "36 36"
@@ -260,10 +252,10 @@ def test_recipes_frame_head_can_be_taken_away() -> None:
     ("line", "parts"),
     [
         ("-bsz 5 12", ["-bsz 5 12", "-bsz 4 12", "-bsz 6 12"]),
-        ("-rp 1", ["-rp", "-epe rope"]),
-        ("-rk true", ["-rk", "-epe rope"]),
-        ("-rt lll", ["-rt", "-epe rope"]),
-        ("-epe rope -rt pq", ["-rt", "ppl"]),
+        ("-enc perceiver-tf -rp 1", ["-rp", "-epe rope"]),
+        ("-enc perceiver-tf -rk true", ["-rk", "-epe rope"]),
+        ("-enc perceiver-tf -rt lll", ["-rt", "-epe rope"]),
+        ("-enc perceiver-tf -epe rope -rt pq", ["-rt", "ppl"]),
         ("-b google/t5-v1_1-small", ["-b", "means nothing here"]),
         ("-df 128", ["-df"]),
         ("-tenc 1", ["-tenc"]),
@@ -273,7 +265,8 @@ def test_recipes_frame_head_can_be_taken_away() -> None:
         ("--tie-word-embedding 1", ["-twe"]),
         ("-tk mc13", ["13 channels", "mc13_fsingle"]),
         ("-tk mc13_fsingel", ["mc13_fsingle"]),
-        ("-enc t5", ["-ac melspec -nmel 512", "--d-model 1024"]),
+        ("-nl 8", ["-nl", "leave it out, or add -enc perceiver-tf"]),
+        ("-enc t5 -ac spec", ["-ac melspec -nmel 512", "--d-model 1024"]),
         ("-enc t5 -ac melspec -nmel 128", ["128 bins", "-nmel 512", "--d-model 128"]),
         ("-enc t5 -ac melspec -preenc conv", ["-enc t5", "-preenc none"]),
         ("-enc t5 -ac melspec -predec linear", ["-enc t5", "-predec none"]),
@@ -284,16 +277,25 @@ def test_recipes_frame_head_can_be_taken_away() -> None:
         ("-enc conformer -ac melspec --conformer-kernel 4", ["--conformer-kernel", "odd"]),
         ("-enc conformer -ac melspec --layer-drop 1", ["--layer-drop"]),
         ("-enc conformer -ac melspec --encoder-d-kv 8", ["--encoder-d-kv", "-enc t5"]),
-        ("--encoder-layers 3", ["--encoder-layers", "t5 and conformer"]),
-        ("-preenc none", ["-enc perceiver-tf", "-preenc conv"]),
-        ("-predec none", ["-predec none", "linear"]),
-        ("-predec mc_shared_linear", ["-dec t5", "-predec mc_shared_linear", "group_linear"]),
-        ("-predec group_linear -nl 26", ["--d-model 512", "26 latents"]),
-        ("-predec conv64 -dpm 32 -dl 32 -pqk 32 -pvc 32", ["-predec conv64", "-dpm"]),
-        ("-dec multi-t5", ["-tk mc13_fsingle", "-dec t5", "mc13_full_plus_256"]),
-        ("-dec multi-t5 -tk mc13", ["24 latents", "13 channels", "-nl 26"]),
-        ("-dec multi-t5 -tk mc13 -nl 26 -predec linear", ["-dec multi-t5", "-predec mc_shared_linear"]),
-        ("-ac melspec -nmel 4", ["-preenc conv", "8 bins"]),
+        ("-enc perceiver-tf --encoder-layers 3", ["--encoder-layers", "t5 and conformer"]),
+        ("-enc perceiver-tf -preenc none", ["-enc perceiver-tf", "-preenc conv"]),
+        ("-enc perceiver-tf -predec none", ["-predec none", "linear"]),
+        (
+            "-enc perceiver-tf -predec mc_shared_linear",
+            ["-dec t5", "-predec mc_shared_linear", "group_linear"],
+        ),
+        ("-enc perceiver-tf -predec group_linear -nl 26", ["--d-model 512", "26 latents"]),
+        (
+            "-enc perceiver-tf -predec conv64 -dpm 32 -dl 32 -pqk 32 -pvc 32",
+            ["-predec conv64", "-dpm"],
+        ),
+        ("-enc perceiver-tf -dec multi-t5", ["-tk mt3_full_plus", "-dec t5", "mc13_full_plus_256"]),
+        ("-enc perceiver-tf -dec multi-t5 -tk mc13", ["24 latents", "13 channels", "-nl 26"]),
+        (
+            "-enc perceiver-tf -dec multi-t5 -tk mc13 -nl 26 -predec linear",
+            ["-dec multi-t5", "-predec mc_shared_linear"],
+        ),
+        ("-enc perceiver-tf -nmel 4", ["-preenc conv", "8 bins"]),
         ("--d-ff -1", ["--d-ff"]),
         ("-ddr 1.5", ["-ddr"]),
         ("-edr -0.1", ["-edr"]),
@@ -303,7 +305,7 @@ def test_recipes_frame_head_can_be_taken_away() -> None:
         ("--decoder-moe-topk 9", ["--decoder-moe-topk 9", "--decoder-moe-num-experts 8"]),
         ("--init-ckpt a --pretrained-t5 b", ["--init-ckpt", "--pretrained-t5"]),
         ("-pt 1", ["-pt", "--pretrained-t5"]),
-        ("-dl 64 -sqr 1", ["-dl 64", "-dpm 128"]),
+        ("-enc perceiver-tf -dl 64 -sqr 1", ["-dl 64", "-dpm 128"]),
         ("-g 0", ["-g"]),
         ("-o Adam", ["AdamW"]),
         ("-lr 0", ["-lr"]),
@@ -323,13 +325,15 @@ def test_refusals_name_the_flag_and_a_way_out(line: str, parts: list[str]) -> No
 def test_kinds_follow_encoder_and_decoder() -> None:
     """What is not given, or is given as ``default``, is the kind that goes with the others."""
     for line, kinds in {
-        "": ("conv", "linear"),
-        "-preenc default -predec default -epe default": ("conv", "linear"),
-        "-dec multi-t5 -tk mc13_full_plus_256 -nl 26": ("conv", "mc_shared_linear"),
+        "": ("none", "none"),
+        "-enc perceiver-tf": ("conv", "linear"),
+        "-enc perceiver-tf -preenc default -predec default -epe default": ("conv", "linear"),
+        "-enc perceiver-tf -dec multi-t5 -tk mc13_full_plus_256 -nl 26": ("conv", "mc_shared_linear"),
         "-enc t5 -ac melspec": ("none", "none"),
         "-enc conformer -ac melspec -preenc default": ("none", "none"),
-        "-preenc hftt -predec mlp_gelu": ("hftt", "mlp_gelu"),
+        "-enc perceiver-tf -preenc hftt -predec mlp_gelu": ("hftt", "mlp_gelu"),
         "--recipe quickstart": ("strided", "linear"),
+        "--recipe quickstart -dec multi-t5 -tk mc13 -nl 26": ("strided", "mc_shared_linear"),
     }.items():
         model = built(line).experiment.model
         assert (model.pre_encoder.type, model.pre_decoder_type) == kinds, line

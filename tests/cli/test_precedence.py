@@ -17,7 +17,8 @@ from amt.config.environment import read_environment
 from amt.config.experiment import Experiment
 
 OLD_LINE = (
-    "-tk mc13_fsingle -nl 26 -if 65534 -lr 3e-4 -s constant -bsz 4 8 -it 100 -vit 10 --seed 5 -d quickstart"
+    "-tk mc13_fsingle -enc perceiver-tf -nl 26 -ac spec -hop 300 -if 65534 -lr 3e-4 -s constant -bsz 4 8 "
+    "-it 100 -vit 10 --seed 5 -d quickstart"
 )
 
 
@@ -74,7 +75,8 @@ def test_optimizer_schedule_and_seed_stay(old: Experiment) -> None:
 @pytest.mark.parametrize(
     ("line", "both"),
     [
-        ("-nl 24", "-nl 24, the checkpoint has 26"),
+        ("-enc perceiver-tf -nl 24", "-nl 24, the checkpoint has 26"),
+        ("-enc t5", "-enc t5, the checkpoint has perceiver-tf"),
         ("-tk mc13_fsingle_vocal", "-tk mc13_fsingle_vocal, the checkpoint has mc13_fsingle"),
         ("-if 32767", "-if 32767, the checkpoint has 65534"),
         ("-d other", "-d other, the checkpoint has quickstart"),
@@ -122,7 +124,7 @@ def test_the_run_may_have_moved(old: Experiment) -> None:
 
 
 def test_contradictions_name_the_flag_that_was_typed(old: Experiment) -> None:
-    given = built("--num-latents 9 -it 3").flags.values()
+    given = built("-enc perceiver-tf --num-latents 9 -it 3").flags.values()
     assert contradictions(old, given) == ["--num-latents 9, the checkpoint has 26"]
 
 
@@ -159,9 +161,10 @@ def test_the_command_resumes_with_the_checkpoints_values(
     assert "resume: trainer.max_steps: 7 (-it) holds, not the checkpoint's 100" in shown
     assert "model, tokens, data: the checkpoint's; a flag or file that contradicts them is an error" in shown
     assert "model.encoder.num_latents=26" in shown
-    assert main(["exp", "-nl", "3", "--print-config"]) == 2
+    assert main(["exp", "-enc", "perceiver-tf", "-nl", "3", "--print-config"]) == 2
     assert "-nl 3, the checkpoint has 26" in capsys.readouterr().err
-    assert main(["exp", "-nl", "3", "--print-identity"]) == 2, "what would be an error is one here too"
+    again = main(["exp", "-enc", "perceiver-tf", "-nl", "3", "--print-identity"])
+    assert again == 2, "what would be an error is one here too"
     capsys.readouterr()
     assert main(["exp", "-lr", "9e-9", "--override-optim", "--print-config"]) == 0
     assert "optimizer.learning_rate=9e-09 (-lr)" in capsys.readouterr().out

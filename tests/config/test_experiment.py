@@ -17,7 +17,7 @@ from amt.config.experiment import FORMAT
 def test_json_form_returns_the_record() -> None:
     experiment = Experiment(
         exp_id="é exp",
-        audio=AudioConfig(codec="logspec", segment_samples=24000),
+        audio=AudioConfig(codec="melspec", segment_samples=24000, hop_length=300),
         bsz=BatchSizes(2, 4, 8, 16),
     )
     assert Experiment.from_json(experiment.to_json()) == experiment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amt.config import Experiment, ModelConfig, ObjectiveConfig, PerceiverTFConfig
+from amt.config import Experiment, ModelConfig, ObjectiveConfig, PerceiverTFConfig, PreEncoderConfig
 
 REFUSED = [
     ({"ff_type": "moe", "moe_topk": 5}, ["-kmoe 5", "-nmoe 4"]),
@@ -54,7 +54,12 @@ def test_balance_needs_experts():
     objective = ObjectiveConfig(moe_balance_weight=0.01)
     with pytest.raises(ValueError, match="-ff moe"):
         Experiment(objective=objective)
-    model = ModelConfig(encoder=PerceiverTFConfig(ff_type="moe"))
+    model = ModelConfig(
+        "perceiver-tf",
+        pre_encoder=PreEncoderConfig("conv"),
+        encoder=PerceiverTFConfig(ff_type="moe"),
+        pre_decoder_type="linear",
+    )
     assert Experiment(objective=objective, model=model).objective.moe_balance_weight == 0.01
     with pytest.raises(ValueError, match="negative"):
         ObjectiveConfig(moe_balance_weight=-0.1)

@@ -14,7 +14,8 @@ from amt.config import AudioConfig, Augmentation
 from amt.config.tasks import get_task
 from amt.data.batch import Batch
 from amt.data.classes import class_remarks
-from amt.data.dataset import EvaluationSongs, ScoredSet, collate_samples
+from amt.data.dataset import EvaluationSongs, collate_samples
+from amt.data.scored import ScoredSet
 from amt.data.segments import SegmentMaker, TrainingSet
 from amt.data.songs import TaskView
 from amt.data.store import SongStore

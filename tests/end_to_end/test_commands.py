@@ -70,7 +70,8 @@ def test_train_resume_predict(home: Path, tmp_path: Path) -> None:
     write_wav(tmp_path / "a song.wav", song.mix(), song.sample_rate)
     write_midi(array_to_notes(song.notes), tmp_path / "a song.mid")
     out = tmp_path / "out"
-    predicted = run(home, "predict.py", "first run@last.ckpt", str(tmp_path / "a song.wav"), "-o", str(out))
+    line = ["first run@last.ckpt", str(tmp_path / "a song.wav"), "-o", str(out), "--format", "midi", "png"]
+    predicted = run(home, "predict.py", *line)
     assert predicted.returncode == 0, predicted.stderr
     read_midi(out / "a song.mid")
     assert (out / "a song.png").read_bytes().startswith(b"\x89PNG")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from amt.evaluation import score_keys, score_notes
+from amt.config.vocabularies import get_drum_vocab
+from amt.evaluation import Scoring, note_errors, score_keys, score_notes
 from amt.notes import Note, write_midi
 
 PAGE = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
@@ -43,6 +44,16 @@ def test_the_worked_example() -> None:
     assert len(expected) == 15
     for key, value, _ in expected:
         assert scores[key.strip("`")] == pytest.approx(float(value), abs=5e-5), key
+
+
+def test_where_the_notes_of_the_worked_example_went() -> None:
+    reference, estimate, _ = tables("Worked example")
+    errors = note_errors(notes(reference), notes(estimate), Scoring(VOCAB, get_drum_vocab("gm")))
+    assert {kind: count for kind, count in errors.counts.items() if count} == {"right": 2, "octave": 1}
+    assert errors.drums == {"right": 1, "missed": 0, "extra": 0}
+    assert 1000 * errors.deviations.mean() == pytest.approx(-30)
+    said = "come out as: right 2, octave off 1, and one drum hit right; the onsets are 30 ms early on average"
+    assert said in PAGE
 
 
 def test_the_first_example_runs_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import soundfile
 
 from amt.inference import DecodingChoices, run_predict
 from amt.inference.files import atomic_path, output_stems
-from amt.inference.predict import plan_jobs
+from amt.inference.planning import plan_jobs
 from amt.notes import Note, read_midi, write_midi
 
 
@@ -52,7 +52,7 @@ def test_beside_the_input_and_again(log_dir: Path, tmp_path: Path) -> None:
     song = sound(tmp_path / "song.wav")
     for _ in range(2):
         assert run_predict("tiny", [song], log_dir=log_dir) == 0
-        assert names(tmp_path) == {"song.wav", "song_transcribed.mid", "song_transcribed.png"}
+        assert names(tmp_path) == {"song.wav", "song_transcribed.mid"}
 
 
 def test_reference_beside_the_audio_is_used_and_kept(
@@ -175,7 +175,7 @@ def test_works_without_torchaudio_io_ffmpeg_and_gpu(log_dir: Path, tmp_path: Pat
     env = {"PATH": "", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert names(tmp_path / "out") == {"song.mid", "song.png"}
+    assert names(tmp_path / "out") == {"song.mid"}
 
 
 def test_folder_names_broken_audio_and_leaves_out_own_outputs(

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-import torch
 
-from amt.inference import DecodingChoices, SongTranscriber, Transcription, untrained_transcriber
+from amt.inference import DecodingChoices, SongTranscriber, Transcription
+from amt.inference.windows import iterate_windows
 from amt.model.decoder.state import DecodingState
+from amt.notes import Note
 
 LENGTHS = (20000, 7000, 52000, 8000, 100)
 
@@ -20,23 +21,6 @@ LENGTHS = (20000, 7000, 52000, 8000, 100)
 def songs() -> list[np.ndarray]:
     random = np.random.default_rng(0)
     return [random.uniform(-0.5, 0.5, length).astype(np.float32) for length in LENGTHS]
-
-
-@pytest.fixture
-def lively(tiny: SongTranscriber) -> SongTranscriber:
-    """Random weights that write notes when constrained: they close the ties and seldom end."""
-    made = untrained_transcriber(tiny.experiment, DecodingChoices(batch_size=3), seed=3, device="cpu")
-    decoder, tokenizer = made.model.decoder, made.tokenizer
-    with torch.no_grad():
-        for parameter in decoder.parameters():
-            parameter.mul_(2.0)
-        ids = torch.randint(0, tokenizer.vocab_size, (8, 20), generator=torch.Generator().manual_seed(0))
-        common = decoder.hidden(ids, torch.zeros(8, 1, 16)).mean((0, 1))
-        common /= common.square().sum()
-        decoder.lm_head.weight[tokenizer.tie_id] = 20 * common
-        decoder.lm_head.weight[tokenizer.eos_id] = -3 * common
-        decoder.lm_head.weight[list(tokenizer.token_range("velocity"))] += 10 * common
-    return made
 
 
 def again(made: SongTranscriber, **options: Any) -> SongTranscriber:
@@ -122,3 +106,43 @@ def test_decode_precision(tiny: SongTranscriber, songs: list[np.ndarray]) -> Non
     assert reduced.transcribe(songs[0]).num_windows == 3
     with pytest.raises(ValueError, match="unknown decode precision"):
         again(tiny, precision="8")
+
+
+@pytest.mark.parametrize(("seconds", "every"), [(20.3, 1), pytest.param(1800.0, 8, marks=pytest.mark.slow)])
+def test_a_song_is_the_sum_of_its_windows(
+    lively: SongTranscriber, recorded: Any, seconds: float, every: int
+) -> None:
+    """Back to back: the tokens of a window are those of the window alone, the notes those of their stitch.
+
+    Of the long song every eighth window is decoded alone.
+    """
+    song = np.random.default_rng(0).uniform(-0.5, 0.5, int(seconds * 16000)).astype(np.float32)
+    model = again(lively, batch_size=64, constrain=True)
+    result, rows = recorded(model, song)
+    alone = again(lively, batch_size=1, constrain=True)
+    windows = np.concatenate(list(iterate_windows(song, 8000, 16000).pieces))
+    assert len(rows) == len(windows) == result.num_windows
+    for number in range(0, len(windows), every):
+        assert recorded(alone, windows[number])[1][0] == rows[number]
+    ids = np.zeros((len(rows), 1, max(map(len, rows.values()))), dtype=np.int64)
+    for number, row in rows.items():
+        ids[number, 0, : len(row)] = row
+    end = result.duration
+    notes = [note for note in model.tokenizer.decode(ids).notes if note.onset < end]
+    stitched = sorted(n if n.is_drum else n._replace(offset=min(n.offset, end)) for n in notes)
+    assert result.notes == stitched
+    assert len(stitched) > seconds / 2
+
+
+def test_listener_hears_every_note_once_and_early(lively: SongTranscriber) -> None:
+    song = np.random.default_rng(1).uniform(-0.5, 0.5, 160000).astype(np.float32)
+    model = again(lively, constrain=True, overlap=0.5)
+    heard: list[list[Note]] = []
+    done: list[int] = []
+    result = model.transcribe(song, progress=lambda at, _: done.append(at), listener=heard.append)
+    assert sorted(note for notes in heard for note in notes) == result.notes
+    assert len(heard) > 3, "in pieces"
+    assert done == list(range(1, result.num_windows + 1))
+    short = again(lively, constrain=True, overlap=0.5, min_note_ms=100).transcribe(song)
+    assert short.notes == [n for n in result.notes if n.is_drum or n.offset - n.onset >= 0.1 - 1e-9]
+    assert len(short.notes) < len(result.notes)

@@ -21,7 +21,7 @@ from amt.inference import (
     transcriber,
     untrained_transcriber,
 )
-from amt.inference.song_queue import QueuedSong
+from amt.inference.song_queue import QueuedSong, SongQueue
 from amt.inference.transcriber import choose_device
 from amt.inference.windows import Windows, as_mono, iterate_windows
 from amt.model import Encoded
@@ -171,10 +171,31 @@ def test_a_tied_note_whose_onset_was_lost_starts_when_asked(scripted: Any, asked
 
 
 def test_tokens_of_windows_and_channels_come_together() -> None:
-    song = QueuedSong(0, Windows(100, 50, 2, iter(())), None, num_channels=2)
-    for window, channel, ids in ((1, 1, [5, 1]), (0, 0, [3, 4, 1]), (1, 0, [1]), (0, 1, [6, 1])):
-        song.put(window, channel, np.array(ids, dtype=np.int32))
-    assert song.tokens(pad_id=0).tolist() == [[[3, 4, 1], [6, 1, 0]], [[1, 0, 0], [5, 1, 0]]]
+    """Rows end in any order; the stitcher gets whole windows in the order of the song."""
+    read: list[list[list[int]]] = []
+
+    class Stitched:
+        is_complete = False
+
+        def add(self, rows: list[list[int]]) -> list[Note]:
+            read.append(rows)
+            self.is_complete = len(read) == 2
+            return [Note(len(read), len(read) + 1, 60)]
+
+    windows = Windows(100, 50, 2, iter([np.zeros((2, 50), np.float32)]))
+    queue = SongQueue([lambda number: QueuedSong(number, windows, Stitched())], 2, 2)  # type: ignore[arg-type]
+    assert [len(batch) for batch in queue.batches()] == [2]
+    assert queue.put(3, [5, 1]) is None
+    assert queue.put(0, [3, 4, 1]) is None
+    late = queue.put(2, [1])
+    assert late is not None
+    assert (late.new_notes, late.is_complete, read) == ([], False, [])
+    done = queue.put(1, [6, 1])
+    assert done is not None
+    assert done.is_complete
+    assert [note.onset for note in done.new_notes] == [1, 2]
+    assert read == [[[3, 4, 1], [6, 1]], [[1], [5, 1]]]
+    assert (queue.num_done, queue.num_windows) == (2, 2)
 
 
 def test_a_batch_has_windows() -> None:

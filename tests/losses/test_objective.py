@@ -1,5 +1,6 @@
 """The weighted sum of terms."""
 
+import pytest
 import torch
 
 from amt.losses import Objective, Term
@@ -29,3 +30,15 @@ def test_a_term_ends_at_its_step():
     total, terms = objective(torch.tensor(1.0), step=10)
     assert float(total) == 1.0
     assert list(terms) == ["a"]
+
+
+def test_a_term_sets_in_and_grows():
+    term = Term("b", lambda x: x, weight=0.8, start=10, ramp=4, until=20)
+    weights = [round(term.weight_at(step), 6) for step in (0, 9, 10, 11, 12, 13, 14, 19, 20)]
+    assert weights == [0, 0, 0.2, 0.4, 0.6, 0.8, 0.8, 0.8, 0]
+    assert Term("b", lambda x: x, weight=0.8, start=3).weight_at(3) == 0.8
+    objective = Objective([Term("a", lambda x: x), term])
+    assert objective.active(9) == {"a"}
+    total, terms = objective(torch.tensor(1.0), step=11)
+    assert float(total) == pytest.approx(1.4)
+    assert float(terms["b"]) == 1.0, "terms are logged without their weight"

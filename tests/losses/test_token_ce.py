@@ -90,3 +90,42 @@ def test_token_losses_are_zero_outside_the_mask():
     mask, losses = token_losses(torch.randn(1, 1, 4, 30), labels)
     assert mask.tolist() == [[[True, True, False, False]]]
     assert float(losses[..., 2:].abs().sum()) == 0.0
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 0.6])
+def test_label_smoothing_equals_torch(smoothing):
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(2, 1, 9, 30, generator=generator, dtype=torch.float64, requires_grad=True)
+    labels = torch.randint(0, 30, (2, 1, 9), generator=generator)
+    expected = F.cross_entropy(
+        logits.flatten(0, 2), labels.flatten(), ignore_index=0, label_smoothing=smoothing
+    )
+    torch.testing.assert_close(token_cross_entropy(logits, labels, label_smoothing=smoothing), expected)
+    soft = token_cross_entropy(
+        logits, labels, shift_range=SHIFTS, soft_shift_steps=1.0, label_smoothing=smoothing
+    )
+    assert float(soft.detach()) == pytest.approx(
+        (1 - smoothing) * dense_reference(logits.detach(), labels, 1.0, SHIFTS)
+        + smoothing * float((torch.logsumexp(logits, -1) - logits.mean(-1))[labels != 0].mean().detach())
+    )
+
+
+def test_class_weights_equal_torch():
+    generator = torch.Generator().manual_seed(4)
+    logits = torch.randn(2, 2, 9, 30, generator=generator, requires_grad=True)
+    labels = torch.randint(0, 30, (2, 2, 9), generator=generator)
+    weight = torch.ones(30)
+    weight[3:20], weight[20:25] = 0.5, 3.0
+    expected = F.cross_entropy(logits.flatten(0, 2), labels.flatten(), weight=weight, ignore_index=0)
+    loss = token_cross_entropy(logits, labels, class_weights=[(SHIFTS, 0.5), (range(20, 25), 3.0)])
+    torch.testing.assert_close(loss, expected)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected, logits)[0])
+
+
+def test_no_token_with_a_weight_is_zero_with_zero_gradients():
+    logits = torch.randn(1, 1, 4, 30, requires_grad=True)
+    loss = token_cross_entropy(logits, torch.full((1, 1, 4), 5), class_weights=[(SHIFTS, 0.0)])
+    loss.backward()
+    assert loss.item() == 0.0
+    assert float(logits.grad.abs().max()) == 0.0

@@ -309,7 +309,9 @@ def decoder_that_ends() -> Callable[..., T5Decoder]:
 def quick_model() -> ModelConfig:
     """The network of the quick start."""
     return ModelConfig(
+        "perceiver-tf",
         pre_encoder=PreEncoderConfig(type="strided", out_channels=32, time_stride=2),
+        pre_decoder_type="linear",
         encoder=PerceiverTFConfig(
             num_latents=4,
             d_latent=64,
@@ -347,7 +349,9 @@ def quick_audio() -> AudioConfig:
 def small_model() -> ModelConfig:
     """A small network of the published kind."""
     return ModelConfig(
-        pre_encoder=PreEncoderConfig(out_channels=8),
+        "perceiver-tf",
+        pre_encoder=PreEncoderConfig("conv", out_channels=8),
+        pre_decoder_type="linear",
         encoder=PerceiverTFConfig(
             num_latents=3,
             d_latent=16,

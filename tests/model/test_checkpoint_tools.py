@@ -34,7 +34,9 @@ EXPERIMENT = Experiment(
     event_length=32,
     audio=AudioConfig(codec="melspec", segment_samples=4000, hop_length=300, n_mels=64),
     model=ModelConfig(
-        pre_encoder=PreEncoderConfig(out_channels=4),
+        "perceiver-tf",
+        pre_encoder=PreEncoderConfig("conv", out_channels=4),
+        pre_decoder_type="linear",
         encoder=PerceiverTFConfig(
             num_latents=2,
             d_latent=8,

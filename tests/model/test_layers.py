@@ -12,7 +12,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from amt.config.perceiver import ACTIVATIONS
 from amt.model.layers.activations import get_activation
-from amt.model.layers.feed_forward import GatedMLP
+from amt.model.layers.feed_forward import GatedMLP, T5GatedMLP
 from amt.model.layers.norms import RMSNorm, make_norm
 from amt.model.layers.positions import causal_buckets, sinusoids
 
@@ -75,6 +75,26 @@ def test_gated_feed_forward():
     y = layer.train()(x)
     assert (y == 0).any()
     assert not torch.allclose(y, expected)
+
+
+def test_t5_feed_forward_in_float16_stays_finite():
+    """Case B04: states of 300 and output weights of 250 give sums far above 65504."""
+    layer = T5GatedMLP(64, 128, 0.0)
+    with torch.no_grad():
+        for weight in (layer.wi_0.weight, layer.wi_1.weight):
+            weight.fill_(0.02)
+        layer.wo.weight.fill_(250.0)
+    states = torch.full((2, 3, 64), 300.0, requires_grad=True)
+    exact = layer(states)
+    with torch.autocast("cpu", torch.float16):
+        half = layer(states)
+    assert float(exact.detach().max()) > 65504
+    torch.testing.assert_close(half.float(), exact, rtol=0.01, atol=0)
+    (half.float().mean() * 1e-6).backward()
+    assert torch.isfinite(states.grad).all()
+    assert float(layer.wo.weight.grad.abs().max()) > 0
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(states).dtype == torch.bfloat16, "other formats go through their own products"
 
 
 def test_names():

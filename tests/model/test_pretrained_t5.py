@@ -20,7 +20,7 @@ from amt.config import (
 from amt.model import build_model
 from amt.model.pretrained_t5 import load_pretrained_t5
 
-AUDIO = AudioConfig(codec="melspec", segment_samples=4000, n_mels=24)
+AUDIO = AudioConfig(codec="melspec", segment_samples=4000, hop_length=300, n_mels=24)
 DECODER = T5DecoderConfig(
     d_model=24, num_heads=3, d_kv=8, num_layers=2, d_ff=40, dropout=0.0, position_encoding="trainable"
 )
@@ -107,7 +107,9 @@ def test_decoder_alone_beside_another_encoder(t5, tmp_path):
     t5.save_pretrained(tmp_path)
     model = make(
         ModelConfig(
-            pre_encoder=PreEncoderConfig(out_channels=4),
+            "perceiver-tf",
+            pre_encoder=PreEncoderConfig("conv", out_channels=4),
+            pre_decoder_type="linear",
             encoder=PerceiverTFConfig(
                 num_latents=2, d_latent=8, d_model=8, qk_channels=8, v_channels=8, num_heads=2
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from amt.config import ModelConfig, PerceiverTFConfig, T5DecoderConfig
+from amt.config import ModelConfig, PerceiverTFConfig, PreEncoderConfig, T5DecoderConfig
 from amt.config.model import PRE_DECODER_TYPES
 from amt.model.projection import build_projection
 from amt.model.projection.grouped import ChannelLinear, ChannelSplit
@@ -29,7 +29,9 @@ def model_config(kind, latents=4, d_latent=16, width=32):
     )
     decoder_type = "multi-t5" if kind == "mc_shared_linear" else "t5"
     return ModelConfig(
-        decoder_type=decoder_type,
+        "perceiver-tf",
+        decoder_type,
+        pre_encoder=PreEncoderConfig("conv"),
         encoder=encoder,
         pre_decoder_type=kind,
         decoder=T5DecoderConfig(d_model=width),

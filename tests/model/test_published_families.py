@@ -65,8 +65,9 @@ def config_of(family, meta, published_encoder, *, dropout=True):
         )
         return ModelConfig("conformer", conformer=conformer, **frames)
     return ModelConfig(
-        decoder_type="multi-t5",
-        pre_encoder=PreEncoderConfig(out_channels=8),
+        "perceiver-tf",
+        "multi-t5",
+        pre_encoder=PreEncoderConfig("conv", out_channels=8),
         encoder=replace(published_encoder(enc), **rate),
         pre_decoder_type="mc_shared_linear",
         decoder=decoder,

@@ -40,7 +40,9 @@ def family(golden, golden_json, fill_published, published_encoder):
     meta = golden_json("ptf_t5_trainable")
     enc, dec = meta["encoder_cfg"], meta["decoder_cfg"]
     config = ModelConfig(
-        pre_encoder=PreEncoderConfig(out_channels=8),
+        "perceiver-tf",
+        pre_encoder=PreEncoderConfig("conv", out_channels=8),
+        pre_decoder_type="linear",
         encoder=published_encoder(enc),
         decoder=T5DecoderConfig(
             d_model=dec["d_model"],
@@ -52,7 +54,8 @@ def family(golden, golden_json, fill_published, published_encoder):
     )
 
     def build(**change):
-        model = build_model(replace(config, **change), AudioConfig(), meta["vocab_size"], 1, max_length=64)
+        audio = AudioConfig("spec", hop_length=300)
+        model = build_model(replace(config, **change), audio, meta["vocab_size"], 1, max_length=64)
         fill_published(model)
         return model
 
@@ -121,8 +124,13 @@ def test_family_training_mode(family, golden_audio, pin_spectrogram, our_name):
 def test_full_size_single(golden, fill_published, golden_audio, check_stages):
     """The published YPTF+Single at its real size: 30 M weights derived from their names."""
     vectors = golden("yptf_single")
-    config = ModelConfig(logit_scale=1.0 / 512)
-    audio_config = AudioConfig(segment_samples=32767)
+    config = ModelConfig(
+        "perceiver-tf",
+        pre_encoder=PreEncoderConfig("conv"),
+        pre_decoder_type="linear",
+        logit_scale=1.0 / 512,
+    )
+    audio_config = AudioConfig("spec", segment_samples=32767, hop_length=300)
     model = build_model(config, audio_config, 596, 1, max_length=1024).eval()
     count = {
         name: sum(p.numel() for p in part.parameters())

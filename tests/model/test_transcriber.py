@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from amt.config import AudioConfig, Experiment, ModelConfig
+from amt.config import AudioConfig, Experiment, ModelConfig, PreEncoderConfig
 from amt.model import Encoded, Transcriber, build_from, build_model
 from amt.model.decoder import DecoderWeights
 from amt.model.layers.positions import FRAME_BASE, sinusoids
@@ -194,9 +194,10 @@ def test_refusals(small_model, small_audio):
         build_model(small_model, replace(small_audio, n_mels=4), 50, 1)
 
 
-def test_published_size_by_default():
-    audio = AudioConfig()
-    model = build_model(ModelConfig(), audio, 801, 1, max_length=1024)
+def test_published_size_of_a_perceiver_tf():
+    audio = AudioConfig("spec", hop_length=300)
+    config = ModelConfig("perceiver-tf", pre_encoder=PreEncoderConfig("conv"), pre_decoder_type="linear")
+    model = build_model(config, audio, 801, 1, max_length=1024)
     assert model.encoder.positions.shape == (229, 24, 128)
     assert model.pre_decoder.weight.shape == (512, 24 * 128)
 

@@ -144,7 +144,7 @@ def test_clear_errors_leave_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no pair .* \(1 files have no partner\)"):
         prepare_folder(source, tmp_path / "out", "mine", progress=False)
     add_pair(source, "bad", midi=b"junk")
-    with pytest.raises(ValueError, match=r"none of the 1 pairs can be read:\n  bad: "):
+    with pytest.raises(ValueError, match=r"raw: no song can be read\n  bad: "):
         prepare_folder(source, tmp_path / "out", "mine", progress=False)
     with pytest.raises(ValueError, match="leave something for training"):
         prepare_folder(source, tmp_path / "out", "mine", validation_share=0.6, test_share=0.4, progress=False)

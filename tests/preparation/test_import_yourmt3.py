@@ -13,6 +13,7 @@ import soundfile
 
 from amt.cli.prepare import main
 from amt.data.store import SongStore
+from amt.preparation import building
 from amt.preparation.import_yourmt3 import find_indexes, import_yourmt3, read_pickled_array
 
 RATE = 16000
@@ -239,3 +240,34 @@ def test_the_command(
     assert "-d" in capsys.readouterr().out
     assert main(["import-yourmt3", str(tmp_path / "nothing")]) == 2
     assert main(["import-yourmt3", "--help"]) == 0
+
+
+def test_an_import_that_was_broken_off_goes_on_and_keeps_the_order_of_the_lists(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = "data/musicnet_yourmt3_16k"
+    entries = [
+        {"mix_audio_file": f"{start}/{n}.wav", "notes_file": f"{start}/{n}_notes.npy", "n_frames": 9 * RATE}
+        | {"stem_file": None, "program": [41], "is_drum": [0]}
+        for n in (2, 0, 1)
+    ]
+    index(published, "musicnet_back", entries)
+    read: list[str] = []
+    call = building._Job.__call__
+
+    def job(self: building._Job) -> building._Outcome:
+        if len(read) == 2:
+            raise KeyboardInterrupt
+        read.append(self.plan.song_id)
+        return call(self)
+
+    monkeypatch.setattr(building._Job, "__call__", job)
+    with pytest.raises(KeyboardInterrupt):
+        import_yourmt3(published, tmp_path, only=("musicnet",), workers=1, progress=False)
+    assert not (tmp_path / "musicnet").exists()
+    monkeypatch.setattr(building._Job, "__call__", call)
+    import_yourmt3(published, tmp_path, only=("musicnet",), workers=2, progress=False)
+    store = SongStore.open(tmp_path / "musicnet")
+    assert store.index("back")["song_id"].tolist() == ["2", "0", "1"]
+    assert store.index("train_mt3")["song_id"].tolist() == ["0", "1"]
+    store.check()

@@ -1,4 +1,4 @@
-"""docs/extending.md, followed to the letter: a task is one row, and then it works."""
+"""docs/extending.md, followed to the letter: a task is a row, a loss a file and a row, and then it works."""
 
 from __future__ import annotations
 
@@ -28,6 +28,28 @@ assert [(n.pitch, n.program) for n in tok.decode(bass).notes] == [(40, 32)]
 assert tok.vocab_size == 596 + 2
 assert not tok.decode(both).errors
 """
+LOSS_CHECK = """
+import torch
+from amt.cli.assemble import resolve
+from amt.cli.options import OPTIONS
+from amt.cli.parser import parse
+from amt.config.environment import read_environment
+from amt.losses import NoteColumns
+from amt.tokenizer import NoteTokenizer
+from amt.training.objective import Outputs, build_objective
+
+line = LINE.split()[2:]
+command = parse(line, OPTIONS)
+experiment = resolve(command.words[0], command, read_environment({})).experiment
+objective = build_objective(experiment, NoteTokenizer.from_experiment(experiment))
+[term] = [term for term in objective.terms if term.name == "z"]
+print(term.name, term.weight, term.start, term.ramp)
+labels = torch.tensor([[[5, 6, 0]]])
+none = torch.zeros(0)
+outputs = Outputs(torch.zeros(1, 1, 3, 32), labels, None, NoteColumns(*[none] * 6))
+value = term.compute(outputs)
+assert abs(float(value) - torch.tensor(32.0).log() ** 2) < 1e-5, value
+"""
 
 
 def block_after(comment: str) -> str:
@@ -37,27 +59,53 @@ def block_after(comment: str) -> str:
     return found[1]
 
 
-def test_a_task_is_one_row(tmp_path: Path) -> None:
-    """A copy of the package gets the row of the page where the page says; the page's code then runs."""
-    shutil.copytree(Path(amt.__file__).parent, tmp_path / "amt", ignore=shutil.ignore_patterns("__pycache__"))
-    table = tmp_path / "amt" / "config" / "tasks.py"
-    source = table.read_text(encoding="utf-8")
-    assert source.count(PLACE) == 1
-    table.write_text(source.replace(PLACE, PLACE + block_after("row: src/config/tasks.py")), encoding="utf-8")
-    script = tmp_path / "use.py"
-    script.write_text(block_after("uses the row") + CHECK, encoding="utf-8")
+def copy_of_the_package(folder: Path) -> Path:
+    package = folder / "amt"
+    shutil.copytree(Path(amt.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    return package
+
+
+def insert(file: Path, place: str, text: str) -> None:
+    """Write ``text`` where ``place`` stands."""
+    source = file.read_text(encoding="utf-8")
+    assert source.count(place) == 1
+    file.write_text(source.replace(place, text), encoding="utf-8")
+
+
+def output_of(folder: Path, script: str) -> str:
+    """What a script prints that runs with the package in ``folder``."""
+    (folder / "use.py").write_text(script, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, str(script)],
-        env={"PYTHONPATH": str(tmp_path), "PATH": ""},
+        [sys.executable, str(folder / "use.py")],
+        env={"PYTHONPATH": str(folder), "PATH": ""},
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    both, bass = done.stdout.splitlines()
+    return done.stdout
+
+
+def test_a_task_is_one_row(tmp_path: Path) -> None:
+    """A copy of the package gets the row of the page where the page says; the page's code then runs."""
+    package = copy_of_the_package(tmp_path)
+    insert(package / "config" / "tasks.py", PLACE, PLACE + block_after("row: src/config/tasks.py"))
+    both, bass = output_of(tmp_path, block_after("uses the row") + CHECK).splitlines()
     assert both.startswith("['transcribe_both', 'tie', ")
     assert bass.startswith("['transcribe_bass', 'tie', ")
+
+
+def test_a_loss_is_a_file_and_a_row(tmp_path: Path) -> None:
+    """The page's file, import and row; its command line then asks for the term."""
+    package = copy_of_the_package(tmp_path)
+    (package / "losses" / "z.py").write_text(block_after("file: src/losses/z.py"), encoding="utf-8")
+    for place, block in (("from ..tokenizer", "import"), ('    "frame": ', "row")):
+        text = block_after(f"{block}: src/training/objective.py") + place
+        insert(package / "training" / "objective.py", place, text)
+    line = re.search(r"python train.py EXP .*--term-weight z.*", PAGE.read_text(encoding="utf-8"))
+    assert line is not None
+    assert output_of(tmp_path, f"LINE = {line[0]!r}\n{LOSS_CHECK}") == "z 0.0001 500 1000\n"
 
 
 def test_a_class_of_instruments_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +170,28 @@ def test_offline_needs_no_credentials_and_writes_to_the_log_folder(
         item.log_metrics({"loss": 2.0}, 2)  # W&B's run is over: no error reaches training
         item.finalize("success")
     assert [row["loss"] for row in rows(folder)] == ["1", "2"]
+
+
+@pytest.mark.parametrize("server", ["", "http://no-such-host.invalid"], ids=["no key", "no such host"])
+def test_a_batch_job_without_wandb_trains_to_the_end(
+    home: dict[str, str],
+    server: str,
+    tiny: Any,
+    sines: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Case C01: an empty home, no terminal; with a key a name that does not resolve."""
+    monkeypatch.setenv("WANDB_API_KEY", KEY if server else "")
+    monkeypatch.setenv("WANDB_BASE_URL", server)
+    closed = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    closed.close()
+    monkeypatch.setattr("sys.stdin", closed)
+    began = time.monotonic()
+    folder = tmp_path / "logs" / "p" / "job"
+    assert tiny.train(folder, sines, wandb__mode="online", trainer__max_steps=2) == 0
+    assert time.monotonic() - began < 60
+    assert capsys.readouterr().out.count("W&B is not used") == 1
+    assert [row["step"] for row in rows(folder) if row["train_loss"]] == ["1", "2"]
+    assert not (tmp_path / "logs" / "wandb").exists()

@@ -34,7 +34,7 @@ def test_each_optimizer_trains_and_resumes_exactly(tiny, sines, tmp_path, name, 
     whole, parted = tmp_path / "p" / "whole", tmp_path / "p" / "parted"
     assert tiny.train(whole, sines, **changes, trainer__max_steps=4) == 0
     said = capsys.readouterr().out
-    assert ("finds its own learning rate" in said) == (rate is None and name != "AdamWScale")
+    assert ("finds its own learning rate" in said) == (rate is None and OPTIMIZER_TABLE[name].self_tuning)
     assert tiny.train(parted, sines, **changes, trainer__max_steps=2) == 0
     before = weights(parted)
     go_on(tiny, sines, parted, 2, **changes, trainer__max_steps=4)

@@ -41,6 +41,7 @@ _CONFORMER: Changes = {
     "model.conformer.num_heads": 2,
 }
 _MOE: Changes = {"model.encoder.ff_type": "moe"}
+_OCTAVE: Changes = {"objective.octave_weight": 0.5}
 _ROPE: Changes = {"model.encoder.position_encoding": "rope"}
 
 # What the network computes from the same songs: leaf, another value, and what both need to fit together.
@@ -120,6 +121,18 @@ NETWORK: list[tuple[str, Any, Changes]] = [
     ("objective.frame_until", 1, {}),
     ("objective.soft_shift_ms", 40.0, {}),
     ("objective.moe_balance_weight", 0.5, _MOE),
+    ("objective.octave_weight", 0.5, {}),
+    ("objective.octave_samples", "unknown", _OCTAVE),
+    ("objective.chroma_weight", 0.5, {}),
+    ("objective.blank_weight", 0.5, {}),
+    ("objective.onset_weight", 0.5, {}),
+    ("objective.boundary_weight", 0.5, {}),
+    ("objective.boundary_width", 4, {"objective.boundary_weight": 0.5}),
+    ("objective.label_smoothing", 0.1, {}),
+    ("objective.class_weights", ["pitch=2"], {}),
+    ("objective.term_weights", ["token_ce=0.5"], {}),
+    ("objective.term_start", ["octave=3"], _OCTAVE),
+    ("objective.term_ramp", ["octave=100"], _OCTAVE),
 ]  # fmt: skip
 TOGETHER: dict[str, Changes] = {
     "model.decoder_type": {
@@ -167,6 +180,7 @@ RUN: list[tuple[str, Any, Changes]] = [
     ("project", "other", {}),
     ("optimizer.name", "AdamWScale", {}),
     ("optimizer.learning_rate", 1e-3, {}),
+    ("optimizer.scale_lr", "sqrt", {}),
     ("optimizer.weight_decay", 0.1, {}),
     ("optimizer.betas", [0.8, 0.9], {}),
     ("optimizer.freeze", ["encoder"], {}),
@@ -211,24 +225,40 @@ ELSEWHERE = {
     "init_include": ("training/test_warm_start.py", "include"),
     "init_exclude": ("training/test_warm_start.py", "exclude"),
     "pretrained_t5": ("model/test_pretrained_t5.py", "load_pretrained_t5"),
+    "objective.hide_octaves": ("training/test_terms_in_runs.py", "hide_octaves"),
     "inference.overlap": ("inference/test_transcriber.py", "overlap"),
     "inference.pitch_check": ("inference/test_pitch_check.py", "pitch_check"),
     "bsz.test": ("inference/conftest.py", "test="),
     "augmentation.xaug_include_singing": ("data/test_segments.py", "xaug_include_singing"),
     "augmentation.xaug_no_drum_overlap": ("data/test_augment.py", "no_drum_overlap"),
     "model.encoder.d_latent": ("model/test_perceiver_tf.py", "d_latent"),
+    "rl.enabled": ("rl/test_runs.py", "rl__enabled"),
+    "rl.weight": ("rl/test_runs.py", "rl__weight"),
+    "rl.start": ("rl/test_runs.py", "rl__start"),
+    "rl.reward": ("rl/test_reward.py", "note_f"),
+    "rl.baseline": ("rl/test_baselines.py", "greedy"),
+    "rl.num_samples": ("rl/test_rollout.py", "num_samples"),
+    "rl.temperature": ("rl/test_rollout.py", "temperature"),
+    "rl.top_p": ("rl/test_rollout.py", "top_p"),
+    "rl.max_tokens": ("rl/test_rollout.py", "max_tokens"),
+    "rl.entropy_weight": ("rl/test_rollout.py", "entropy_weight"),
+    "rl.kl_weight": ("rl/test_rollout.py", "kl_weight"),
+    "rl.clip": ("rl/test_rollout.py", "clip"),
+    "rl.ema_decay": ("rl/test_baselines.py", "ema_decay"),
     "trainer.activation_checkpointing": ("training/test_model_switches.py", "activation_checkpointing"),
     "trainer.compile": ("training/test_compiling.py", "compile"),
     "trainer.validate_before_fit": ("training/test_runs.py", "validate_before_fit"),
     "trainer.num_nodes": ("training/test_trainer.py", "num_nodes"),
     "trainer.devices": ("training/test_trainer.py", "devices"),
     "trainer.sync_batchnorm": ("training/test_trainer.py", "sync_batchnorm"),
+    "wandb.examples": ("training/test_media.py", "wandb__examples"),
     "trainer.min_grad_scale": ("training/test_nonfinite.py", "GradScalerMinScaleGuard"),
 }
 """Leaf to the test file and a word of the test."""
 
 ONLY_CHECKED = {"trainer.strategy"}
-"""``-st`` takes the published names; how many processes there are is said by ``-g`` and the launcher."""
+"""``-st``: both names mean the same, ``test_trainer.py``; how many processes there are is said by ``-g`` and
+the launcher."""
 
 
 def test_every_value_that_can_be_set_stands_in_a_table() -> None:

@@ -430,22 +430,17 @@ def test_fifty_kills_lose_neither_a_file_nor_a_bit(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_signal_to_one_rank_ends_the_validation_of_both(sines, tmp_path):
+def test_a_signal_to_one_rank_ends_the_validation_of_both(tiny, sines, tmp_path):
     folder = tmp_path / "p" / "two"
-    settings = {
-        "folder": str(folder),
-        "data_home": str(sines),
-        "signal_in_validation": 0,
-        "trainer__devices": "2",
-        "trainer__strategy": "ddp",
-        "trainer__max_steps": 4,
-        "trainer__val_interval": 2,
-    }
-    done = subprocess.run(
-        [sys.executable, str(HERE / "tiny.py"), json.dumps(settings)],
-        capture_output=True,
-        text=True,
-        timeout=600,
+    done = tiny.start(
+        folder,
+        sines,
+        limit=600,
+        signal_in_validation=0,
+        trainer__devices="2",
+        trainer__strategy="ddp",
+        trainer__max_steps=4,
+        trainer__val_interval=2,
     )
     assert done.returncode == 128 + signal.SIGTERM, done.stderr[-3000:]
     assert "cut short" in done.stderr

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from amt.model.checkpoint_file import read_checkpoint
+from amt.training.callbacks.gate import ValidationGateByTrainLoss
 
 PROGRAM = Path(__file__).with_name("tiny.py")
 
@@ -28,21 +30,6 @@ def losses(folder):
 
 def validations(folder):
     return {int(row["step"]): row["val_loss"] for row in rows(folder) if row.get("val_loss")}
-
-
-def start(folder, data_home, limit=300, **settings):
-    """The tiny run in a process of its own."""
-    text = json.dumps({"folder": str(folder), "data_home": str(data_home), **settings})
-    command = [sys.executable, str(PROGRAM), text]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        try:
-            out, err = process.communicate(timeout=limit)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)  # with the ranks it has started
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def test_a_signal_to_the_whole_group_still_saves(sines, tmp_path):
@@ -100,9 +87,27 @@ def test_steps_validations_and_epochs_are_counted_in_steps(whole):
     assert "step=4.ckpt" in names
 
 
+def test_what_a_run_costs_and_skips_is_logged(whole):
+    names = (
+        "segments_per_second",
+        "tokens_per_second",
+        "data_wait_share",
+        "grad_norm",
+        "num_dropped_steps",
+        "nan_lr_scale",
+        "memory_gib",
+    )
+    last = [row for row in rows(whole) if row["train_loss"]][-1]
+    found = {name: float(last[name]) for name in names}
+    assert all(found[name] > 0 for name in names if name not in ("num_dropped_steps", "data_wait_share"))
+    assert found["num_dropped_steps"] == 0
+    assert 0 <= found["data_wait_share"] <= 1
+    assert 0.05 < found["memory_gib"] < 64
+
+
 def test_a_killed_run_goes_on_bit_for_bit(tiny, sines, whole, tmp_path):
     folder = tmp_path / "p" / "killed"
-    done = start(folder, sines, fault="kill@5", **LONG)
+    done = tiny.start(folder, sines, fault="kill@5", **LONG)
     assert done.returncode == -9
     last = folder / "checkpoints" / "last.ckpt"
     assert read_checkpoint(last)["global_step"] == 4
@@ -271,10 +276,26 @@ def test_the_gate_leaves_out_validations_but_saves(tiny, sines, tmp_path):
     assert list(validations(folder)) == [2, 4]
 
 
+def test_the_gate_asks_all_ranks(monkeypatch):
+    """Case b8: one rank is below the threshold, the other is not; both decide by the mean."""
+    ranks = {0: 0.99, 1: 1.01}
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(
+        torch.distributed, "all_reduce", lambda sums: sums.copy_(torch.tensor([sum(ranks.values()), 2.0]))
+    )
+    module = SimpleNamespace(device=torch.device("cpu"))
+    means = []
+    for loss in ranks.values():
+        gate = ValidationGateByTrainLoss(1.0)
+        gate.load_state_dict({"is_open": False, "total": loss, "count": 1})
+        means.append(gate._mean(module))
+    assert means == [1.0, 1.0]
+
+
 @pytest.mark.parametrize("accumulate", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_two_ranks_drop_together_stay_equal_and_validate_as_one(tiny, sines, tmp_path, accumulate):
     folder, dump = tmp_path / "p" / "two", tmp_path / "dump"
-    done = start(
+    done = tiny.start(
         folder,
         sines,
         fault="nan@2:1",

@@ -1,10 +1,16 @@
 """What a run will use, from flags, launcher and machine; lengths of a run."""
 
+import ast
+from pathlib import Path
+
 import pytest
+import torch
+from pytorch_lightning.strategies import SingleDeviceStrategy
 
 from amt.config import TrainerConfig
+from amt.config.training import STRATEGIES
 from amt.training.plan import plan_run
-from amt.training.trainer import resolve_hardware
+from amt.training.trainer import PlainValidationDDP, build_trainer, current_hardware, resolve_hardware
 
 
 def config(**changes):
@@ -48,6 +54,43 @@ def test_processes():
     assert (hardware.devices, hardware.num_nodes, hardware.rank) == (4, 2, 6)
     slurm = {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NODEID": "1"}
     assert resolve_hardware(config(num_nodes=2), slurm, 4, True).rank == 5
+
+
+def test_auto_is_another_name_of_ddp(tiny):
+    """One process goes without data parallel training, several with it, whatever the name."""
+    for name in STRATEGIES:
+        for devices, strategy in (("1", SingleDeviceStrategy), ("2", PlainValidationDDP)):
+            experiment = tiny.experiment(trainer__strategy=name, trainer__devices=devices)
+            hardware = resolve_hardware(experiment.trainer, {}, 0, False)
+            plan = plan_run(experiment, hardware.world_size)
+            trainer = build_trainer(experiment, hardware, plan, callbacks=[], loggers=[], saves=False)
+            assert type(trainer.strategy) is strategy
+
+
+def test_a_process_takes_its_gpu_before_anything_else(monkeypatch):
+    """Case B09: otherwise every rank leaves memory on GPU 0."""
+    calls = []
+    for name, value in (("is_available", True), ("device_count", 4), ("is_bf16_supported", True)):
+        monkeypatch.setattr(torch.cuda, name, lambda name=name, value=value: calls.append(name) or value)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda number: calls.append(f"set_device {number}"))
+    for name in ("RANK", "SLURM_LOCALID", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    hardware = current_hardware(config())
+    assert calls == ["is_available", "device_count", "set_device 2", "is_bf16_supported"]
+    assert (hardware.devices, hardware.local_rank, hardware.backend) == (4, 2, "nccl")
+
+
+def test_every_file_is_loaded_to_the_cpu():
+    """Case B09: a checkpoint of cuda:0 must not land there on every rank."""
+    found = 0
+    for path in (Path(__file__).parents[2] / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":
+                [place] = [word.value for word in node.keywords if word.arg == "map_location"]
+                assert ast.literal_eval(place) == "cpu", path
+                found += 1
+    assert found >= 2
 
 
 def test_what_cannot_be():

@@ -10,11 +10,11 @@ import torch.distributed as dist
 
 from amt.config import get_task
 from amt.data.batch import ValidationItem
-from amt.data.dataset import ScoredSet
+from amt.data.scored import ScoredSet, scoring_of
 from amt.evaluation import Scoring, score_notes
 from amt.notes import NOTE_DTYPE, Note, notes_to_array
 from amt.tokenizer import NoteTokenizer
-from amt.training.validation import Validator, scoring_of
+from amt.training.validation import Validator
 
 SAMPLES = 8000
 VOICE = {"Singing Voice": (100, 101)}

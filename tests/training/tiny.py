@@ -5,6 +5,9 @@ Lightning starts further ranks with the same command line.
 """
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,7 +24,10 @@ SETTINGS = {
     "event_length": 64,
     "seed": 5,
     "audio.codec": "logspec",
+    "audio.hop_length": 300,
     "audio.segment_samples": 8000,
+    "model.encoder_type": "perceiver-tf",
+    "model.pre_decoder_type": "linear",
     "model.pre_encoder.type": "strided",
     "model.pre_encoder.out_channels": 8,
     "model.pre_encoder.time_stride": 2,
@@ -77,10 +83,10 @@ def experiment(**changes):
     return Experiment.from_dict(plain)
 
 
-def make_store(data_home: Path, songs=(("train", 3), ("validation", 3)), seconds=2.0):
-    """A store named ``sines``: sung sine tones over a bass, known notes."""
+def make_store(data_home: Path, songs=(("train", 3), ("validation", 3)), seconds=2.0, name="sines"):
+    """A store, usually ``sines``: sung sine tones over a bass, known notes."""
     rng = np.random.default_rng(0)
-    with StoreWriter(data_home / "sines", "sines") as writer:
+    with StoreWriter(data_home / name, name) as writer:
         for split, count in songs:
             for number in range(count):
                 time = np.arange(int(seconds * RATE)) / RATE
@@ -114,12 +120,29 @@ def train(
     dump=None,
     options=None,
     signal_in_validation=None,
+    fp16=False,
+    nan_from=None,
+    memory_fails=None,
+    slow_output=None,
     **changes,
 ):
-    """One run in ``folder``; returns its exit status. Each rank leaves its end state in ``dump``. In each
-    validation the rank ``signal_in_validation`` gets a SIGTERM."""
+    """One run in ``folder``; returns its exit status. Each rank leaves its end state in ``dump``.
+
+    In each validation the rank ``signal_in_validation`` gets a SIGTERM. ``fp16`` trains with it and a
+    gradient scaler on the CPU. ``nan_from`` and ``memory_fails`` are (rank, step): from there on the loss of
+    that rank is NaN; there its memory is used up. ``slow_output`` (limit, seconds): ranks wait so long for
+    each other, and rank 0 takes so long to write a file of a validation.
+    """
     if signal_in_validation is not None:
         _signal_in_validation(signal_in_validation)
+    if fp16:
+        _fp16_on_cpu()
+    if nan_from is not None:
+        _nan_from(*nan_from)
+    if memory_fails is not None:
+        _memory_fails(*memory_fails)
+    if slow_output is not None:
+        _slow_output(*slow_output)
     if dump is not None:
         _dump_at_the_end(Path(dump))
     from amt.training.fit import run_training
@@ -149,9 +172,6 @@ def _dump_at_the_end(folder):
 
 
 def _signal_in_validation(rank):
-    import os
-    import signal
-
     from amt.training.module import TranscriptionModule
 
     add = TranscriptionModule.validation_step
@@ -162,6 +182,83 @@ def _signal_in_validation(rank):
         return add(self, item, batch_idx)
 
     TranscriptionModule.validation_step = validation_step
+
+
+def _fp16_on_cpu():
+    from dataclasses import replace
+
+    import pytorch_lightning as pl
+    import torch
+    from pytorch_lightning.plugins.precision import MixedPrecision
+
+    from amt.training import trainer
+
+    resolve, build = trainer.resolve_hardware, pl.Trainer
+
+    def build_fp16(*, precision, plugins, **settings):
+        scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+        return build(plugins=[*plugins, MixedPrecision("16-mixed", "cpu", scaler=scaler)], **settings)
+
+    trainer.resolve_hardware = lambda *given: replace(resolve(*given), precision="16-mixed")
+    pl.Trainer = build_fp16
+
+
+def _nan_from(rank, step):
+    from amt.training.faults import StepFault
+
+    StepFault.spoils = lambda self, now, own: own == rank and now >= step
+
+
+def _memory_fails(rank, step):
+    import torch
+
+    from amt.training.module import TranscriptionModule
+
+    train = TranscriptionModule.training_step
+
+    def training_step(self, batch, batch_idx):
+        if (self.global_rank, self.global_step + 1) == (rank, step):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1 GiB")
+        return train(self, batch, batch_idx)
+
+    TranscriptionModule.training_step = training_step
+
+
+def _slow_output(limit, seconds):
+    import time
+    from datetime import timedelta
+
+    from amt.training import fit, trainer
+
+    write_of = fit._midi_writer
+
+    def slow_writer(outputs):
+        write = write_of(outputs)
+
+        def slow(*given):
+            if int(os.environ.get("LOCAL_RANK", "0")) == 0:
+                time.sleep(seconds)
+            write(*given)
+
+        return slow
+
+    fit._midi_writer = slow_writer
+    trainer.TIMEOUT = timedelta(seconds=limit)
+
+
+def start(folder, data_home, limit=300, **settings):
+    """:func:`train` in a process of its own, which starts its further ranks itself."""
+    text = json.dumps({"folder": str(folder), "data_home": str(data_home), **settings})
+    command = [sys.executable, __file__, text]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=limit)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)  # with the ranks it has started
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 if __name__ == "__main__":

@@ -131,5 +131,5 @@ def preset(
         vocab,
         drums,
         octave_free,
-        prepare=f"amt-prepare import-yourmt3 FOLDER --only {store}",
+        prepare=f"amt-prepare {store} FOLDER; from YourMT3, amt-prepare import-yourmt3 FOLDER --only {store}",
     )

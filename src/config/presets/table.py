@@ -41,9 +41,9 @@ def get_preset(name: str, data_home: Path | None = None) -> SinglePreset | Multi
         preset = _store_preset(name, data_home)
         if preset is not None:
             return preset
-    known = list_presets()
+    known = set(list_presets())
     if data_home is not None and data_home.is_dir():
-        known += [item.parent.name for item in data_home.glob("*/store.json")]
+        known |= {item.parent.name for item in data_home.glob("*/store.json")}
     raise unknown_name("data preset or prepared store", name, known)
 
 

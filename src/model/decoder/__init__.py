@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .choice import Constraint, DecodingOptions
+from .choice import Constraint, DecodingOptions, policy_log_probs
 from .stream import Generated, Row, collect, decode_stream, generate, greedy_decode
 from .t5 import T5Decoder
 from .weights import DecoderWeights
@@ -18,4 +18,5 @@ __all__ = [
     "decode_stream",
     "generate",
     "greedy_decode",
+    "policy_log_probs",
 ]

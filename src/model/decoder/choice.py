@@ -71,11 +71,31 @@ def draws(rows: Tensor, length: int, seed: int) -> Tensor:
     return torch.stack(streams).to(rows.device)
 
 
-def sample(logits: Tensor, uniform: Tensor, temperature: float, top_p: float) -> Tensor:
-    """Tokens (R,) drawn from logits (R, V) by one uniform number (R,) each."""
+def _nucleus(logits: Tensor, temperature: float, top_p: float) -> tuple[Tensor, Tensor]:
+    """Probabilities (..., V) from the largest down, 0 outside the nucleus, and the tokens they are of."""
     probs, order = (logits / temperature).softmax(-1).sort(-1, descending=True)
     before = probs.cumsum(-1) - probs
-    probs = probs.masked_fill(before >= top_p, 0.0)
+    return probs.masked_fill(before >= top_p, 0.0), order
+
+
+def policy_log_probs(logits: Tensor, tokens: Tensor, temperature: float, top_p: float) -> Tensor:
+    """(..., V) log-probabilities with which :func:`sample` draws; minus infinity outside the nucleus.
+
+    ``tokens`` (...) were drawn from these logits: they belong to the nucleus also where rounding puts them
+    just outside.
+    """
+    scores = logits.float() / temperature
+    if top_p < 1:
+        probs, order = _nucleus(logits.detach().float(), temperature, top_p)
+        kept = torch.zeros_like(probs, dtype=torch.bool).scatter_(-1, order, probs > 0)
+        kept.scatter_(-1, tokens.unsqueeze(-1), True)
+        scores = scores.masked_fill(~kept, float("-inf"))
+    return scores.log_softmax(-1)
+
+
+def sample(logits: Tensor, uniform: Tensor, temperature: float, top_p: float) -> Tensor:
+    """Tokens (R,) drawn from logits (R, V) by one uniform number (R,) each."""
+    probs, order = _nucleus(logits, temperature, top_p)
     total = probs.cumsum(-1)
     place = (total <= uniform[:, None] * total[:, -1:]).sum(-1, keepdim=True)
     place = place.minimum((probs > 0).sum(-1, keepdim=True) - 1)

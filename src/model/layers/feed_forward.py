@@ -5,6 +5,7 @@ Axes: D width.
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -60,6 +61,11 @@ class T5GatedMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, D) → (…, D)."""
-        hidden = F.gelu(self.wi_0(x), approximate="tanh") * self.wi_1(x)
-        out: Tensor = self.wo(F.dropout(hidden, self.dropout, self.training))
-        return out
+        activated, gate = F.gelu(self.wi_0(x), approximate="tanh"), self.wi_1(x)
+        if activated.dtype != torch.float16:
+            out: Tensor = self.wo(F.dropout(activated * gate, self.dropout, self.training))
+            return out
+        # float16 ends at 65504, which T5's products and sums exceed: the second half runs in float32.
+        hidden = F.dropout(activated.float() * gate.float(), self.dropout, self.training)
+        with torch.autocast(x.device.type, enabled=False):
+            return F.linear(hidden, self.wo.weight.float())

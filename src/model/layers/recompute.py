@@ -11,6 +11,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
 
+from .modes import in_modes, modes
+
 
 class LayerStack(nn.Module):
     """Runs layers of which each may be computed twice (Chen et al. 2016, "Training Deep Nets with Sublinear
@@ -25,13 +27,19 @@ class LayerStack(nn.Module):
         if not (self.recompute and torch.is_grad_enabled()):
             return layer(*inputs)
         norms = [module for module in layer.modules() if isinstance(module, _BatchNorm)]
-        if not norms:
-            return checkpoint(layer, *inputs, use_reentrant=False)
+        first = modes(layer)  # on the way back the layer may be in another mode than now
 
         def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-            return nullcontext(), _statistics_kept(norms)
+            return nullcontext(), _again(first, norms)
 
         return checkpoint(layer, *inputs, use_reentrant=False, context_fn=contexts)
+
+
+@contextmanager
+def _again(first: dict[nn.Module, bool], norms: list[_BatchNorm]) -> Iterator[None]:
+    """The second computation of a layer."""
+    with in_modes(first), _statistics_kept(norms):
+        yield
 
 
 @contextmanager

@@ -1,0 +1,225 @@
+"""What the terms of the objective do, and what they cost, on the quick-start data.
+
+``python benchmarks/objective.py [--parts a b d cost] [--steps N] [--seeds 0 1 2] [--songs N] [--jobs 2]
+[--out FILE]``; needs the quick-start data (``amt-prepare quickstart``). The reinforcement stage is part c, in
+``objective_rl.py``.
+
+a: labels of 60 % of the training songs in random octaves: cross-entropy alone, with octave and chroma term,
+with the octaves hidden. b: boundary term, with true labels and with onsets that are off by 20 ms.
+d: each of the aids of the quick start taken away. cost: time of the five terms in a training step.
+
+Each row is the mean over songs of a score, songs averaged over seeds, and the difference to the first row
+with a 95 % bootstrap interval over songs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from objective_runs import DATA, STORE, Run, experiment_of, run_all
+
+UNKNOWN_SHARE = 0.6
+JITTER = 0.02
+SECONDS_PER_STEP = 0.12
+"""Of a quick-start step on one thread of an ordinary core."""
+SECONDS_PER_SONG = 2.0
+TERM_WEIGHTS = {
+    f"objective.{name}_weight": 0.5 for name in ("octave", "chroma", "blank", "onset", "boundary")
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Arms that are compared with the first one."""
+
+    title: str
+    measures: tuple[str, ...]
+    arms: dict[str, dict[str, Any]]
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Fields of each :class:`Run`."""
+
+
+_HARD = {"objective.soft_shift_ms": 0.0}
+_OCTAVE = {"objective.octave_weight": 0.5, "objective.octave_samples": "unknown"}
+_CHROMA = {"objective.chroma_weight": 0.5}
+_HIDDEN = {"objective.hide_octaves": True}
+_BOUNDARY = {
+    "cross-entropy": _HARD,
+    "and boundary 1, width 2": {**_HARD, "objective.boundary_weight": 1.0, "objective.boundary_width": 2},
+    "and boundary 1, width 4": {**_HARD, "objective.boundary_weight": 1.0, "objective.boundary_width": 4},
+    "soft shift 20 ms": {},
+}
+PARTS = {
+    "a": [
+        Part(
+            f"labels of {UNKNOWN_SHARE:.0%} of the songs in random octaves",
+            ("onset_f", "chroma_f"),
+            {
+                "cross-entropy": {},
+                "and octave": _OCTAVE,
+                "and chroma": _CHROMA,
+                "and both": {**_OCTAVE, **_CHROMA},
+                "and both, octaves hidden": {**_OCTAVE, **_CHROMA, **_HIDDEN},
+            },
+            {"unknown_share": UNKNOWN_SHARE},
+        )
+    ],
+    "b": [
+        Part("true labels", ("onset_error_ms", "onset_f_25ms", "onset_f"), _BOUNDARY),
+        Part(
+            f"onsets of the labels off by {1000 * JITTER:.0f} ms (standard deviation)",
+            ("onset_error_ms", "onset_f_25ms", "onset_f"),
+            _BOUNDARY,
+            {"jitter": JITTER},
+        ),
+    ],
+    "d": [
+        Part(
+            "aids of the quick start",
+            ("onset_f",),
+            {
+                "all": {},
+                "no frame head": {
+                    "model.frame_groups": (),
+                    "objective.frame_weight": 0.0,
+                    "inference.pitch_check": 0.0,
+                },
+                "no memory positions": {
+                    "model.memory_positions": "none",
+                    "model.shift_embedding_init": "normal",
+                },
+                "shift embeddings from noise": {"model.shift_embedding_init": "normal"},
+                "hard shift targets": _HARD,
+                "mel front end": {
+                    "audio.codec": "melspec",
+                    "audio.n_mels": 216,
+                    "model.pre_encoder.harmonics": (),
+                },
+            },
+        )
+    ],
+}
+
+
+def difference_row(scored: Sequence[Sequence[float]], base: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Scores (seeds, songs) of an arm and of the first one: means, difference, interval, one per seed."""
+    from amt.evaluation import paired_bootstrap
+
+    arm, first = np.array(scored), np.array(base)
+    paired = paired_bootstrap(np.nanmean(first, axis=0).tolist(), np.nanmean(arm, axis=0).tolist())
+    return {
+        "mean": float(np.nanmean(arm)),
+        "difference": paired.difference,
+        "interval": list(paired.interval),
+        "of_seeds": (np.nanmean(arm, axis=1) - np.nanmean(first, axis=1)).tolist(),
+    }
+
+
+def measure_part(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Train and score every arm with every seed; the table as plain values."""
+    runs = [
+        Run(name, seed, arguments.steps, changes, songs=arguments.songs, **part.settings)
+        for seed in arguments.seeds
+        for name, changes in part.arms.items()
+    ]
+    found: dict[str, list[list[dict[str, float]]]] = {name: [] for name in part.arms}
+    for run, songs in run_all(runs, arguments.jobs):
+        found[run.name].append(songs)
+        means = "  ".join(f"{name} {np.nanmean([song[name] for song in songs]):.3f}" for name in songs[0])
+        print(f"  seed {run.seed}, {run.name}: {means}", flush=True)
+    first = next(iter(part.arms))
+    return {
+        name: {
+            measure: difference_row(
+                [[song[measure] for song in songs] for songs in seeds],
+                [[song[measure] for song in songs] for songs in found[first]],
+            )
+            for measure in part.measures
+        }
+        for name, seeds in found.items()
+    }
+
+
+def show(title: str, rows: dict[str, Any]) -> None:
+    """Print the table of a part."""
+    print(f"\n{title}")
+    for name, measures in rows.items():
+        for measure, row in measures.items():
+            low, high = row["interval"]
+            seeds = " ".join(f"{value:+.3f}" for value in row["of_seeds"])
+            print(
+                f"  {name:30s} {measure:15s} {row['mean']:8.3f}  difference {row['difference']:+.3f} "
+                f"[{low:+.3f}, {high:+.3f}]  seeds {seeds}",
+                flush=True,
+            )
+
+
+def measure_cost(repeats: int = 7) -> dict[str, float]:
+    """CPU seconds of a quick-start training step with and without the five terms, median."""
+    import torch
+
+    from amt.data.module import TranscriptionData
+    from amt.tokenizer import NoteTokenizer
+    from amt.training.module import TranscriptionModule
+
+    torch.set_num_threads(1)
+    plain = experiment_of(Run("cost", 0, 100))
+    tokenizer = NoteTokenizer.from_experiment(plain)
+    batch = next(iter(TranscriptionData(plain, tokenizer, DATA).train_dataloader()))
+    modules = {
+        "plain": TranscriptionModule(plain, tokenizer),
+        "terms": TranscriptionModule(experiment_of(Run("cost", 0, 100, TERM_WEIGHTS)), tokenizer),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in modules}
+    for _ in range(repeats + 1):
+        for name, module in modules.items():
+            module.train()
+            start = time.process_time()
+            module.objective(module._forward(batch), 0)[0].backward()
+            seconds[name].append(time.process_time() - start)
+            module.zero_grad()
+    plainly, with_terms = (statistics.median(seconds[name][1:]) for name in ("plain", "terms"))
+    return {"step": plainly, "step with terms": with_terms, "share": with_terms / plainly - 1}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--parts", nargs="+", default=["a", "b", "d", "cost"], choices=[*PARTS, "cost"])
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--songs", type=int, default=0, help="score the first N songs; 0 is all 14")
+    parser.add_argument("--jobs", type=int, default=2, choices=[1, 2], help="runs at once, one thread each")
+    parser.add_argument("--out", type=Path, help="write the tables as JSON")
+    arguments = parser.parse_args()
+    if not (DATA / STORE).exists():
+        parser.error(f"{DATA / STORE} is missing: run amt-prepare quickstart")
+    count = len(arguments.seeds) * sum(
+        len(part.arms) for name in arguments.parts for part in PARTS.get(name, [])
+    )
+    each = arguments.steps * SECONDS_PER_STEP + (arguments.songs or 14) * SECONDS_PER_SONG
+    minutes = count * each / arguments.jobs / 60
+    print(f"{count} runs of {arguments.steps} steps, about {minutes:.0f} minutes on quiet cores", flush=True)
+    result: dict[str, Any] = {"steps": arguments.steps, "seeds": arguments.seeds}
+    for name in arguments.parts:
+        if name == "cost":
+            result["cost"] = cost = measure_cost()
+            print(f"\nthe five terms: {cost['share']:+.1%} of the CPU time of a step ({cost['step']:.3f} s)")
+            continue
+        for part in PARTS[name]:
+            rows = measure_part(part, arguments)
+            result.setdefault(name, {})[part.title] = rows
+            show(f"{name}: {part.title}", rows)
+    if arguments.out is not None:
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

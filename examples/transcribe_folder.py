@@ -1,0 +1,59 @@
+"""Transcribe a folder of songs and score each that has a MIDI file of the same name beside it.
+
+    python examples/transcribe_folder.py CHECKPOINT FOLDER OUT
+
+CHECKPOINT is exp, exp@last.ckpt or the path of a file. OUT gets a MIDI file for each song and scores.csv.
+"""
+
+import csv
+import sys
+from pathlib import Path
+
+from amt.evaluation import score_notes
+from amt.inference import load_transcriber
+from amt.notes import array_to_notes, read_midi, write_midi
+
+SOUNDS = {".wav", ".flac", ".mp3", ".ogg"}
+SHOWN = ("onset_f", "offset_f")
+
+
+def main(checkpoint: str, folder: Path, out: Path) -> int:
+    """Return how many songs could not be read."""
+    songs = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SOUNDS)
+    if not songs:
+        sys.exit(f"{folder} holds no audio file")
+    out.mkdir(parents=True, exist_ok=True)
+    transcriber = load_transcriber(checkpoint)
+    task = transcriber.tokenizer.task
+    rows, failed = [], 0
+    for number, result in transcriber.transcribe_songs(songs):  # in the order in which they are done
+        song = songs[number]
+        if isinstance(result, Exception):
+            print(f"{song}: {result}", file=sys.stderr)
+            failed += 1
+            continue
+        target = out / song.relative_to(folder).with_suffix(".mid")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_midi(result.notes, target)
+        line = f"{song.name}: {len(result.notes)} notes"
+        reference = song.with_suffix(".mid")
+        if reference.is_file():
+            # Only the notes that the task is about: a model of voices is not blamed for the bass.
+            truth = array_to_notes(transcriber.tokenizer.target_notes(read_midi(reference)))
+            scores = score_notes(truth, result.notes, task)
+            rows.append({"song": str(song.relative_to(folder)), **{name: scores[name] for name in SHOWN}})
+            line += "".join(f", {name} {scores[name]:.3f}" for name in SHOWN)
+        print(line)
+    with (out / "scores.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["song", *SHOWN])
+        writer.writeheader()
+        writer.writerows(rows)
+    for name in SHOWN if rows else ():
+        print(f"mean {name} of {len(rows)} songs: {sum(row[name] for row in rows) / len(rows):.3f}")
+    return failed
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])) > 0)

@@ -1,0 +1,182 @@
+"""``prepare.py folder``, ``manifest`` and ``midi``: data sets of files of one's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config.environment import Environment
+from .command import EXIT_OK
+from .parser import CommandLine, Option, UsageError, format_help
+
+HELP = Option("--help", "show this text and exit", "-h", "switch", group="options")
+_NAME = Option("--name", "name of the data set, used as -d NAME; or the second word", group="options")
+_SPLITTING = (
+    Option(
+        "--validation-share", "share of the songs for validation", kind="float", metavar="P", group="options"
+    ),
+    Option("--test-share", "share of the songs for the test", kind="float", metavar="P", group="options"),
+)
+_SEED = Option("--seed", "seed of the split", kind="int", group="options")
+_PROGRAM = Option(
+    "--program",
+    "program of all pitched notes, whatever the files say (100: lead voice); 128 makes all notes drums",
+    kind="int",
+    group="options",
+)
+_LICENCE = Option(
+    "--licence", "licence of the recordings, noted in the data set", metavar="TEXT", group="options"
+)
+_WRITING = (
+    Option("--processes", "processes that read", kind="int", group="options"),
+    Option("--overwrite", "replace a data set of that name", kind="switch", group="options"),
+)
+
+FOLDER_OPTIONS = (
+    HELP,
+    _NAME,
+    Option(
+        "--stems", "each folder of audio is one song, its files are the stems", kind="switch", group="options"
+    ),
+    _PROGRAM,
+    Option("--label-shift", "added to the times of all notes", kind="float", metavar="MS", group="options"),
+    *_SPLITTING,
+    _SEED,
+    _LICENCE,
+    Option("--octave-unknown", "the octave of the notes is not reliable", kind="switch", group="options"),
+    *_WRITING,
+)
+MANIFEST_OPTIONS = (HELP, _NAME, *_SPLITTING, _SEED, *_WRITING)
+MIDI_OPTIONS = (
+    HELP,
+    _NAME,
+    _PROGRAM,
+    *_SPLITTING,
+    Option("--seed", "seed of the split and of the singers", kind="int", group="options"),
+    _LICENCE,
+    *_WRITING,
+)
+FOLDER_DEFAULTS = {"--validation-share": "0.1", "--test-share": "0.1", "--seed": "0"}
+_DEFAULTS = {**FOLDER_DEFAULTS, "--processes": "one per core"}
+
+
+@dataclass(frozen=True)
+class OwnCommand:
+    """A command that makes a data set of the user's files."""
+
+    name: str
+    source: str
+    """What it reads, in usage and messages."""
+    intro: str
+    options: tuple[Option, ...]
+
+    @property
+    def usage(self) -> str:
+        """How it is called."""
+        return f"prepare.py {self.name} {self.source} NAME [options]"
+
+
+OWN_COMMANDS = {
+    command.name: command
+    for command in (
+        OwnCommand(
+            "folder",
+            "FOLDER",
+            "Make a data set from a folder of songs: song.wav (or another audio file) beside song.mid.",
+            FOLDER_OPTIONS,
+        ),
+        OwnCommand(
+            "manifest",
+            "FILE",
+            "Make a data set from a list of songs with their files, in CSV or JSON; docs/data.md says how.",
+            MANIFEST_OPTIONS,
+        ),
+        OwnCommand(
+            "midi",
+            "FOLDER",
+            "Make a data set from MIDI files alone: each instrument is played on this machine, as a stem of "
+            "its own; voices (programs 100 and 101) are sung. No download.",
+            MIDI_OPTIONS,
+        ),
+    )
+}
+
+
+def run_own(own: OwnCommand, command: CommandLine, environment: Environment) -> int:
+    """Run one of ``OWN_COMMANDS`` and return the exit code."""
+    if command.has("--help"):
+        print(format_help(own.usage, own.intro, own.options, _DEFAULTS, ("options",)), end="")
+        return EXIT_OK
+    source, name = _words(own, command)
+    settings = _settings(command)
+    out = environment.data_home / name
+    if own.name == "folder":
+        from ..preparation.generic import prepare_folder
+
+        prepare_folder(source, out, name, **settings)
+    elif own.name == "manifest":
+        from ..preparation.manifest import prepare_manifest
+
+        prepare_manifest(source, out, name, **settings)
+    else:
+        from ..preparation.render_midi import prepare_midi
+        from ..quickstart.instruments import play
+
+        prepare_midi(source, out, name, play, **settings)
+    print(f"data set written to {out}; train on it with -d {name}")
+    return EXIT_OK
+
+
+def _words(own: OwnCommand, command: CommandLine) -> tuple[Path, str]:
+    """What is read, and the name of the data set."""
+    words = list(command.words)
+    if command.has("--name"):
+        words.insert(1, str(command.get("--name", "")))
+    if len(words) == 1:
+        raise UsageError(f"{own.name} needs a name for -d as its second word (or --name NAME): {own.usage}")
+    if len(words) != 2:
+        raise UsageError(f"{own.name} needs one {own.source.lower()} and a name: {own.usage}")
+    source, name = Path(words[0]), words[1]
+    if Path(name).name != name or name in (".", ".."):
+        raise UsageError(f"the name {name!r} must be a plain name, without folders")
+    if own.source == "FOLDER" and not source.is_dir():
+        raise UsageError(f"{source} is no folder")
+    if own.source == "FILE" and not source.is_file():
+        raise UsageError(f"{source} is no file")
+    return source, name
+
+
+def _settings(command: CommandLine) -> dict[str, Any]:
+    """Arguments of the preparing function: those the command line gives, and the shares."""
+    shares = {
+        key: float(command.get(key, float(FOLDER_DEFAULTS[key])))
+        for key in ("--validation-share", "--test-share")
+    }
+    for key, share in shares.items():
+        if not 0 <= share < 1:
+            raise UsageError(f"{key} must lie between 0 and 1, not {share}")
+    settings: dict[str, Any] = {
+        "validation_share": shares["--validation-share"],
+        "test_share": shares["--test-share"],
+        "seed": int(command.get("--seed", int(FOLDER_DEFAULTS["--seed"]))),
+        "overwrite": command.has("--overwrite"),
+    }
+    for switch in ("--stems", "--octave-unknown"):
+        if command.has(switch):
+            settings[switch.lstrip("-").replace("-", "_")] = True
+    if command.has("--licence"):
+        settings["licence"] = str(command.get("--licence", ""))
+    if command.has("--label-shift"):
+        settings["label_shift_ms"] = float(command.get("--label-shift", 0.0))
+    if command.has("--program"):
+        settings["program"] = int(command.get("--program", 0))
+        if not 0 <= settings["program"] <= 128:
+            raise UsageError(
+                f"--program must lie in 0 to 127, or be 128 for drums, not {settings['program']}"
+            )
+    if command.has("--processes"):
+        settings["processes"] = int(command.get("--processes", 1))
+        if settings["processes"] < 1:
+            raise UsageError(f"--processes must be positive, not {settings['processes']}")
+    return settings

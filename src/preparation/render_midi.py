@@ -1,0 +1,143 @@
+"""MIDI files alone become a store: each instrument is played on this machine, as a stem of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..config.vocabularies import program_name
+from ..data.store import StemArray
+from ..data.store_format import to_int16
+from ..notes.note import NoteArray
+from .generic import is_transcription, readable
+from .plan import LoadedSong
+from .song_files import MIDI_SUFFIXES, read_notes
+from .write import OwnSong, PreparationReport, Shares, check_name, write_songs
+
+Play = Callable[[NoteArray, int], tuple[list[npt.NDArray[np.float64]], list[int], NoteArray]]
+"""Plays the notes of a song: (notes, seed) to the sound (samples,) of each program at 16 kHz, the programs,
+and the notes as they are heard."""
+
+SAMPLE_RATE = 16000
+MAX_SECONDS = 1800.0
+"""Longer songs are refused: a damaged file may claim days."""
+_PEAK = 0.95
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    name: str
+    program: int | None
+    seed: int
+    licence: str
+
+
+def prepare_midi(
+    source: Path,
+    out: Path,
+    name: str,
+    play: Play,
+    *,
+    validation_share: float = 0.1,
+    test_share: float = 0.1,
+    seed: int = 0,
+    program: int | None = None,
+    licence: str = "",
+    overwrite: bool = False,
+    progress: bool = True,
+    processes: int | None = None,
+) -> PreparationReport:
+    """Make the store ``out`` from the MIDI files in ``source`` and all folders below it.
+
+    Each song has a stem for each of its programs, and one for its drums. The same files, seed and shares give
+    the same bytes. Files that cannot be read, and those without notes, are named and left out.
+
+    Args:
+        source: folder to read.
+        out: folder of the store to write.
+        name: name of the data set.
+        play: who plays, such as ``amt.quickstart.instruments.play``; a function of a module.
+        validation_share: probability of a song to go to ``validation``; a hash of its name decides.
+        test_share: the same for ``test``.
+        seed: another seed, another split and other singers.
+        program: that of all pitched notes, whatever the files say; 128 makes all notes drums.
+        licence: of the songs, noted in the store.
+        overwrite: replace a store that is there.
+        progress: show a bar and the final table.
+        processes: that play; by default one per core, 16 at most, where there are songs enough.
+
+    Raises:
+        ValueError: when there is no folder, no MIDI file, or none that can be read.
+    """
+    source = Path(source)
+    if not source.is_dir():
+        raise ValueError(f"{source}: is no folder")
+    check_name(name)
+    shares = Shares(validation_share, test_share, seed)
+    report = PreparationReport()
+    found: dict[str, Path] = {}
+    for folder, folders, files in os.walk(source):
+        folders.sort()
+        for file in sorted(files):
+            path = Path(folder) / file
+            if file.startswith(".") or path.suffix.lower() not in MIDI_SUFFIXES:
+                continue
+            key = readable(path.relative_to(source).with_suffix("").as_posix())
+            if is_transcription(path, files):
+                report.remarks.append(f"{path}: left out, a transcription that predict.py wrote")
+            elif key in found:
+                report.remarks.append(f"{path}: left out, {key} has another file already")
+            else:
+                found[key] = path
+    if not found:
+        raise ValueError(f"{source}: no MIDI file found (.mid, .midi)")
+    own = {}
+    for key, path in found.items():
+        load = partial(_play_file, play, _File(path, key, program, seed, licence))
+        own[key] = OwnSong(shares.split_of(key), load, (path,))
+    write_songs(
+        source,
+        out,
+        name,
+        own,
+        report,
+        shares,
+        overwrite=overwrite,
+        sample_rate=SAMPLE_RATE,
+        processes=processes,
+        progress=progress,
+    )
+    return report
+
+
+def _play_file(play: Play, file: _File, sample_rate: int) -> LoadedSong:
+    assert sample_rate == SAMPLE_RATE
+    notes = read_notes(file.path, file.program)
+    if not len(notes):
+        raise ValueError(f"{file.path}: holds no notes, so there is nothing to play")
+    if notes["offset"].max() > MAX_SECONDS:
+        raise ValueError(
+            f"{file.path}: lasts {notes['offset'].max():.0f} s, more than {MAX_SECONDS:.0f}; cut it to pieces"
+        )
+    digest = hashlib.sha256(f"{file.seed}/{file.name}".encode()).digest()
+    sounds, programs, played = play(notes, int.from_bytes(digest[:6], "big"))
+    if not len(played):
+        raise ValueError(f"{file.path}: none of its {len(notes)} notes can be played")
+    meta = {"source": file.name, "licence": file.licence, "synthetic": True}
+    names = [program_name(program) for program in programs]
+    return LoadedSong(_levelled(sounds), [[program] for program in programs], names, played, meta)
+
+
+def _levelled(sounds: list[npt.NDArray[np.float64]]) -> StemArray:
+    """Stems as int16, all scaled down together where their sum would clip."""
+    stacked = np.stack(sounds)
+    peak = max(float(np.abs(stacked.sum(axis=0)).max()), float(np.abs(stacked).max()))
+    return to_int16((stacked * min(1.0, _PEAK / max(peak, 1e-9))).astype(np.float32))

@@ -1,0 +1,252 @@
+"""Songs of one's own become a store: dealt out to splits, with a report of what became of them."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..config.presets import list_presets
+from ..data.store import SongStore
+from ..notes.note import NoteArray
+from .building import NoSongError, build_store
+from .plan import LoadedSong, SongPlan
+
+SPLITS = ("train", "validation", "test")
+SHOWN_PROBLEMS = 20
+"""Problems printed one by one; the rest is counted."""
+
+
+@dataclass
+class PreparationReport:
+    """What became of the songs of a source."""
+
+    songs: Counter[str] = field(default_factory=Counter)
+    """Songs of each split."""
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0.0))
+    """Seconds of audio of each split."""
+    notes: Counter[str] = field(default_factory=Counter)
+    """Notes of each split."""
+    notes_dropped: int = 0
+    """Notes that start after the end of their audio."""
+    notes_cut: int = 0
+    """Notes that were cut at the end of their audio."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Name of each song that was left out, and why."""
+    remarks: list[str] = field(default_factory=list)
+    """What was wrong with songs that were kept."""
+    unpaired: list[str] = field(default_factory=list)
+    """Audio and MIDI files without a partner."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How songs without a split of their own are dealt out."""
+
+    validation: float = 0.1
+    """Probability of a song to go to ``validation``."""
+    test: float = 0.1
+    """The same for ``test``."""
+    seed: int = 0
+    """Another seed, another split."""
+
+    def __post_init__(self) -> None:
+        if self.validation < 0 or self.test < 0 or self.validation + self.test >= 1:
+            raise ValueError(
+                f"validation share {self.validation} and test share {self.test} must be 0 or more and leave "
+                "something for training"
+            )
+
+    def split_of(self, name: str) -> str:
+        """Split of a song; a hash of its name decides."""
+        return split_of(name, self.seed, self.validation, self.test)
+
+
+def split_of(name: str, seed: int, validation_share: float, test_share: float) -> str:
+    """Split of a song: a stable hash of its name as a number in [0, 1), against the shares."""
+    digest = hashlib.sha256(f"{seed}\n{unicodedata.normalize('NFC', name)}".encode()).digest()
+    place = int.from_bytes(digest[:8], "big") / 2**64
+    if place < test_share:
+        return "test"
+    return "validation" if place < test_share + validation_share else "train"
+
+
+def seed_for(
+    names: Sequence[str], wanted: Sequence[str], validation_share: float, test_share: float
+) -> int | None:
+    """The smallest seed up to 1000 that puts a song into each of the splits ``wanted``; None without one."""
+    for seed in range(1001):
+        if set(wanted) <= {split_of(name, seed, validation_share, test_share) for name in names}:
+            return seed
+    return None
+
+
+NOTES_DROPPED = "notes after the end of the sound, dropped"
+NOTES_CUT = "notes cut at the end of the sound"
+
+
+def fit_notes(notes: NoteArray, seconds: float) -> tuple[NoteArray, int, int]:
+    """Notes within audio of that length, how many were dropped, and how many cut at its end."""
+    inside = notes["onset"] < seconds
+    kept = notes[inside].copy()
+    over = kept["offset"] > seconds
+    kept["offset"][over] = seconds
+    return kept, int((~inside).sum()), int(over.sum())
+
+
+def check_name(name: str) -> None:
+    """Refuse the name of a data preset for a store of one's own."""
+    if name in list_presets():
+        raise ValueError(f"the name {name} belongs to a data preset; choose another")
+
+
+@dataclass(frozen=True)
+class OwnSong:
+    """A song that is to be read."""
+
+    split: str
+    load: Callable[[int], LoadedSong]
+    """Reads it at a sample rate."""
+    files: tuple[Path, ...]
+    """What it is made of."""
+
+
+def write_songs(
+    source: Path,
+    out: Path,
+    name: str,
+    songs: Mapping[str, OwnSong],
+    report: PreparationReport,
+    shares: Shares | None,
+    *,
+    overwrite: bool = False,
+    sample_rate: int = 16000,
+    processes: int | None = None,
+    progress: bool = True,
+) -> None:
+    """Make the store ``out`` of the songs; those that cannot be read are named in the report and left out.
+
+    Args:
+        source: where the songs come from, for messages.
+        out: folder of the store to write.
+        name: of the data set.
+        songs: in the order of the store, by the name that messages call them.
+        report: takes what became of them.
+        shares: how they were dealt out; None where the source says each song's split.
+        overwrite: replace a store that is there.
+        sample_rate: of the store.
+        processes: that read; by default one per core where there are songs enough.
+        progress: show a bar and the report.
+
+    Raises:
+        ValueError: when none can be read, or the store exists and is not to be overwritten.
+    """
+    names = {song_id: key for key, song_id in song_ids(list(songs)).items()}
+    plans = [
+        SongPlan(song_id, (songs[key].split,), songs[key].load, songs[key].files)
+        for song_id, key in names.items()
+    ]
+    try:
+        built = build_store(
+            out,
+            name,
+            plans,
+            splits=SPLITS,
+            workers=processes,
+            overwrite=overwrite,
+            skip_broken=True,
+            console=Console(stderr=True, quiet=not progress),
+            sample_rate=sample_rate,
+        )
+    except NoSongError as error:
+        raise NoSongError(f"{source}: {str(error).removeprefix(f'{name}: ')}") from None
+    report.skipped.update({names[song_id]: reason for song_id, reason in built.broken.items()})
+    report.remarks += built.remarks
+    report.notes_dropped += built.counts[NOTES_DROPPED]
+    report.notes_cut += built.counts[NOTES_CUT]
+    store = SongStore.open(out)
+    for split, count in store.splits.items():
+        rows = store.index(split)
+        if count:
+            report.songs[split] = count
+        report.seconds[split] = float(rows["num_samples"].sum() / sample_rate)
+        report.notes[split] = int(rows["num_notes"].sum())
+    if progress:
+        print_report(report, list(songs), shares)
+
+
+def song_ids(names: Sequence[str]) -> dict[str, str]:
+    """A folder name for each song: its name with ``__`` for ``/``, shortened and made unique."""
+    ids: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        song_id = name.replace("/", "__").replace("\\", "_").strip()
+        song_id = song_id.encode()[:150].decode("utf-8", "ignore").strip()
+        if not song_id.strip(".") or song_id.casefold() in taken or len(name.encode()) > 150:
+            digest = hashlib.sha256(name.encode()).hexdigest()[:10]
+            song_id = f"{song_id.strip('.')}~{digest}"
+        taken.add(song_id.casefold())
+        ids[name] = song_id
+    return ids
+
+
+def print_report(report: PreparationReport, songs: Sequence[str], shares: Shares | None) -> None:
+    """The table of the splits, what was left out, and a way to fill splits that are empty.
+
+    Args:
+        report: of the songs.
+        songs: names of all songs, those left out too.
+        shares: how they were dealt out; None where the source says each song's split.
+    """
+    console = Console(stderr=True)
+    table = Table("split", "songs", "minutes", "notes", title="prepared")
+    for split in report.seconds:
+        table.add_row(
+            split, str(report.songs[split]), f"{report.seconds[split] / 60:.1f}", str(report.notes[split])
+        )
+    console.print(table)
+    for title, lines in (
+        ("skipped", [f"{name}: {reason}" for name, reason in report.skipped.items()]),
+        ("remarks", report.remarks),
+        ("files without a partner", report.unpaired),
+    ):
+        if lines:
+            console.print(f"{title}: {len(lines)}")
+            for line in lines[:SHOWN_PROBLEMS]:
+                console.print(f"  {escape(line)}", highlight=False)
+            if len(lines) > SHOWN_PROBLEMS:
+                console.print(f"  and {len(lines) - SHOWN_PROBLEMS} more")
+    if report.notes_dropped or report.notes_cut:
+        console.print(
+            f"notes after the end of the audio: {report.notes_dropped} dropped; "
+            f"notes cut at the end: {report.notes_cut}"
+        )
+    if shares is not None:
+        kept = [name for name in songs if name not in report.skipped]
+        _print_empty_splits(console, report, kept, shares)
+
+
+def _print_empty_splits(
+    console: Console, report: PreparationReport, songs: Sequence[str], shares: Shares
+) -> None:
+    wanted = [
+        split for split, share in zip(SPLITS, (1.0, shares.validation, shares.test), strict=True) if share > 0
+    ]
+    empty = [split for split in wanted if not report.songs[split]]
+    if not empty:
+        return
+    way_out = "prepare again with --overwrite and larger shares (--validation-share, --test-share)"
+    if len(songs) < len(wanted):
+        way_out = f"{len(songs)} songs cannot fill {len(wanted)} splits: add songs"
+        if shares.test > 0 and len(songs) > 1:
+            way_out += ", or prepare again with --overwrite --test-share 0"
+    elif (seed := seed_for(songs, wanted, shares.validation, shares.test)) is not None:
+        way_out = f"prepare again with the same shares and --overwrite --seed {seed}, which fills all"
+    console.print(f"no song fell into {' and '.join(empty)}; {way_out}", highlight=False, soft_wrap=True)

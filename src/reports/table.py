@@ -1,0 +1,211 @@
+"""A test, or a comparison of two, as tables for a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..evaluation import HEADLINE_KEYS, Metric, NoteErrors
+from ..evaluation.counts import STRICT
+from ..evaluation.errors import KINDS
+from ..evaluation.summary import PREFIX
+from .page import score_text
+from .result import Comparison, SetResult, ShiftRow, TestResult
+
+_WIDTH = 110
+"""Columns where the output is no terminal."""
+NAMES = {
+    "onset_f": "onset F1",
+    "offset_f": "onset and offset F1",
+    "onset_f_drum": "drum onset F1",
+    "frame_f": "frame F1",
+    "frame_f_pc": "frame F1 without octaves",
+    "multi_f": "multi-instrument F1",
+}
+"""Names of the keys of whole files."""
+KIND_NAMES = {kind: kind.replace("_", " ") for kind in KINDS} | {
+    "octave": "octave off",
+    "timing": "early or late",
+    "pitch": "other pitch",
+}
+
+
+def make_console() -> Console:
+    """Standard output, wide enough for the tables where it is no terminal."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDTH)
+
+
+def print_result(result: TestResult, console: Console) -> None:
+    """All figures of a test."""
+    for item in result.sets:
+        if not result.songs_of(item.name):
+            continue
+        console.print()
+        console.print(f"[bold]{escape(set_line(result, item))}[/bold]", soft_wrap=True)
+        console.print(_score_table(result.metrics, f"({item.name})", f"({item.name})micro_", item.name))
+        errors = result.errors_of(item.name)
+        assert errors is not None
+        classes = _class_table(result.metrics, item, errors)
+        if classes.row_count:
+            console.print(classes)
+        for line in (errors_line(errors), *shift_lines(item)):
+            console.print(escape(line), soft_wrap=True)
+    for item in result.sets:
+        for failure in item.failures:
+            line = f"{item.name}, {failure.song_id}: not scored: {failure.reason}"
+            console.print(f"[red]{escape(line)}[/red]", soft_wrap=True)
+    if len(result.sets) > 1:
+        console.print()
+        console.print(f"[bold]all sets: {len(result.songs)} songs[/bold]")
+        console.print(_score_table(result.metrics, "macro_", "micro_", "all sets"))
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    """The headline differences of two systems."""
+    console.print()
+    console.print(
+        f"[bold]A: {escape(comparison.a)}, B: {escape(comparison.b)}; "
+        f"{comparison.num_songs} songs in common[/bold]"
+    )
+    for remark in comparison.remarks:
+        console.print(f"[yellow]{escape(remark)}[/yellow]")
+    table = _table("score", "B - A", "95 % interval", "B better in", "songs")
+    for key, found in comparison.differences.items():
+        name = key.removeprefix(PREFIX)
+        if name.endswith(STRICT) or not any(name.endswith(head) for head in HEADLINE_KEYS):
+            continue
+        low, high = found.interval
+        sure = low > 0 or high < 0
+        table.add_row(
+            escape(name),
+            f"{'[bold]' if sure else ''}{found.difference:+.4f}{'[/bold]' if sure else ''}",
+            f"{low:+.4f} to {high:+.4f}",
+            f"{100 * found.share_better:.1f} % of resamples",
+            str(found.num_songs),
+        )
+    console.print(table)
+
+
+def set_line(result: TestResult, item: SetResult) -> str:
+    """What a set is, in one line."""
+    songs = result.songs_of(item.name)
+    parts = [
+        f"{len(songs)} songs",
+        f"{sum(song.num_notes for song in songs):,} notes",
+        f"{sum(song.num_estimated for song in songs):,} found",
+        f"{sum(song.seconds for song in songs):,.0f} s",
+    ]
+    windows = sum(song.num_windows for song in songs)
+    if windows:
+        parts.append(f"{windows:,} windows")
+    malformed = sum(song.num_malformed for song in songs)
+    if malformed:
+        parts.append(f"{malformed} malformed tokens dropped")
+    if item.failures:
+        parts.append(f"{len(item.failures)} songs not scored")
+    return f"{item.name} (split {item.split} of {item.store}): {', '.join(parts)}"
+
+
+def class_rows(
+    metrics: Mapping[str, Metric], item: SetResult, errors: NoteErrors
+) -> list[tuple[str, int, int, float, float, float, float]]:
+    """For each class with notes: name, reference notes, estimated notes, pooled onset and offset F1 (NaN for
+    drums' offsets), leakage out and in."""
+    rows = []
+    leakage = errors.leakage()
+    for number, name in enumerate(errors.classes):
+        if name not in leakage:
+            continue
+        values = []
+        for kind in ("onset_f", "offset_f"):
+            key = f"{kind}_{name}" if name in item.classes else f"{kind}_drum"
+            known = name in item.classes or number == len(errors.classes) - 1
+            metric = metrics.get(f"{PREFIX}({item.name})micro_{key}") if known else None
+            values.append(math.nan if metric is None else metric.value)
+        row = int(errors.confusion[number].sum()), int(errors.confusion[:, number].sum())
+        rows.append((name, *row, values[0], values[1], *leakage[name]))
+    return rows
+
+
+def errors_line(errors: NoteErrors) -> str:
+    """Where the notes went, in one line."""
+    parts = [f"{KIND_NAMES[kind]} {errors.counts[kind]:,}" for kind in KINDS]
+    line = f"notes: {', '.join(parts)}; wrong end {errors.wrong_end:,}"
+    if len(errors.deviations):
+        line += f"; onsets {1000 * errors.deviations.mean():+.1f} ms on average"
+    return line
+
+
+def shift_lines(item: SetResult) -> list[str]:
+    """What the scans of a set found, a line each."""
+    lines = []
+    for row in item.octave_shift:
+        if row.is_best:
+            now = _unmoved(item.octave_shift, row.classes)
+            lines.append(
+                f"octave shift of {row.classes}: best {row.semitones:+d} semitones "
+                f"(onset F1 {row.onset_f:.3f}; as labelled {now:.3f})"
+            )
+    for row in item.label_shift:
+        if row.is_best:
+            now = _unmoved(item.label_shift, row.classes)
+            lines.append(
+                f"label shift: best {1000 * row.seconds:+.0f} ms (onset F1 with drums {row.onset_f:.3f}; "
+                f"as labelled {now:.3f})"
+            )
+    return lines
+
+
+def _unmoved(rows: Sequence[ShiftRow], classes: str) -> float:
+    return next(row.onset_f for row in rows if (row.classes, row.semitones, row.seconds) == (classes, 0, 0.0))
+
+
+def _score_table(metrics: Mapping[str, Metric], mean_name: str, pooled_name: str, title: str) -> Table:
+    table = _table("score", "mean over songs", "95 % interval", "pooled", "songs")
+    for key, name in NAMES.items():
+        metric = metrics.get(f"{PREFIX}{mean_name}{key}")
+        if metric is None:
+            continue
+        pooled = metrics.get(f"{PREFIX}{pooled_name}{key}")
+        table.add_row(
+            name,
+            score_text(metric.value),
+            f"{metric.low:.3f} to {metric.high:.3f}",
+            score_text(math.nan if pooled is None else pooled.value),
+            str(metric.num_songs),
+        )
+    if not table.row_count:
+        table.add_row(f"{escape(title)} has no reference notes", "–", "–", "–", "0")
+    return table
+
+
+def _class_table(metrics: Mapping[str, Metric], item: SetResult, errors: NoteErrors) -> Table:
+    table = _table("class (pooled)", "notes", "found", "onset F1", "offset F1", "leaks out", "leaks in")
+    for name, notes, found, onset, offset, out, into in class_rows(metrics, item, errors):
+        table.add_row(
+            escape(name),
+            f"{notes:,}",
+            f"{found:,}",
+            score_text(onset),
+            score_text(offset),
+            share_text(out),
+            share_text(into),
+        )
+    return table
+
+
+def share_text(value: float) -> str:
+    """A share as a percentage; a dash for NaN."""
+    return "–" if math.isnan(value) else f"{100 * value:.1f} %"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
+    return table

@@ -1,0 +1,3 @@
+"""REINFORCE on sampled label sequences."""
+
+from __future__ import annotations
