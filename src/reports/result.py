@@ -192,6 +192,8 @@ class StoredResult:
     """Scores of each song by (set, song id)."""
     audio: Mapping[tuple[str, str], str]
     """Hash of each song's audio."""
+    labels: Mapping[str, str]
+    """Hash of each set's reference notes."""
     conventions: Mapping[str, Any]
 
 
@@ -205,6 +207,7 @@ def stored_result(plain: Mapping[str, Any]) -> StoredResult:
             for place, song in songs.items()
         },
         {place: str(song["audio_sha256"]) for place, song in songs.items()},
+        {str(item["name"]): str(item["labels_sha256"]) for item in plain["sets"]},
         dict(plain["conventions"]),
     )
 
@@ -259,6 +262,9 @@ def compare_results(a: StoredResult, b: StoredResult) -> Comparison:
     other = [song[1] for song in both if a.audio[song] != b.audio[song]]
     if other:
         remarks.append(f"the audio of {len(other)} songs differs between the two ({', '.join(other[:5])})")
+    for name in sorted({place[0] for place in both}):
+        if a.labels.get(name) != b.labels.get(name):
+            remarks.append(f"the two were scored on different notes or songs of {name}")
     for key in ("task", "onset_tolerance", "offset_ratio", "offset_min_tolerance"):
         if a.conventions.get(key) != b.conventions.get(key):
             remarks.append(f"{key} differs: {a.conventions.get(key)} and {b.conventions.get(key)}")

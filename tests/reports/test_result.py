@@ -208,10 +208,12 @@ def test_an_unfair_comparison_says_so(run: TestRun) -> None:
     a = stored_result(plain)
     plain["songs"] = plain["songs"][1:]
     plain["songs"][0]["audio_sha256"] = "0" * 64
+    plain["sets"][0]["labels_sha256"] = "0" * 64
     plain["conventions"]["onset_tolerance"] = 0.1
     remarks = compare_results(a, stored_result(plain)).remarks
     assert any("1 songs were scored by one of the two only" in remark for remark in remarks)
     assert any("audio of 1 songs differs" in remark and "song1" in remark for remark in remarks)
+    assert any(f"different notes or songs of {plain['sets'][0]['name']}" in remark for remark in remarks)
     assert any("onset_tolerance differs: 0.05 and 0.1" in remark for remark in remarks)
     plain["songs"] = []
     with pytest.raises(ValueError, match="no song in common"):
