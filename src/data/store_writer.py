@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..notes.note import NoteArray
+from .file_lock import take_lock
 from .store_audio import ARRAY, FLAC
 from .store_format import FORMAT, INDEX_FIELDS, SONG_HASHES, VERSION, StemArray, count_programs, update_digest
 from .store_song import check_song_id, write_json, write_song
@@ -280,13 +280,11 @@ class StoreWriter:
     def _take_lock(self) -> None:
         self._lock = os.open(self._temporary / _LOCK, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            take_lock(self._lock, f"{self.path}: another process is preparing it; wait for it or stop it")
+        except ValueError:
             os.close(self._lock)
             self._lock = None
-            raise ValueError(
-                f"{self.path}: another process is preparing it; wait for it or stop it"
-            ) from None
+            raise
 
     def _release_lock(self) -> None:
         if self._lock is not None:

@@ -6,7 +6,6 @@ names, so a run killed at any moment has at most files whose line is missing; th
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
 
+from ..data.file_lock import take_lock
 from .choices import DecodingChoices
 from .planning import Job
 
@@ -71,7 +71,9 @@ class BatchIndex:
         path = out / INDEX_NAME
         self._file: IO[bytes] = open(path, "a+b")  # noqa: SIM115 (closed by __exit__)
         try:
-            _lock(self._file, out)
+            take_lock(
+                self._file, f"another process is transcribing into {out}; wait for it or choose another -o"
+            )
             self._file.seek(0)
             lines = self._file.read().splitlines(keepends=True)
             # What was killed while writing a line has the start of it at the end.
@@ -138,17 +140,6 @@ def _stamp(audio: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_size, found.st_mtime_ns
-
-
-def _lock(file: IO[bytes], out: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ValueError(
-            f"another process is transcribing into {out}; wait for it or choose another -o"
-        ) from None
-    except OSError:
-        pass  # a file system without locks
 
 
 def _read(path: Path, lines: list[bytes], facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
