@@ -64,6 +64,7 @@ def experiment_of(run: Run) -> Any:
     from amt.config import Experiment
     from amt.config.leaves import replace_leaves
     from amt.config.recipes import get_recipe
+    from amt.training.trainer import fast_bf16_on_cpu
 
     changes = {
         **get_recipe("quickstart"),
@@ -72,6 +73,7 @@ def experiment_of(run: Run) -> Any:
         "trainer.max_steps": run.steps,
         "trainer.val_interval": run.steps,
         "trainer.num_threads": 1,
+        "trainer.precision": "bf16-mixed" if fast_bf16_on_cpu() else "32",
         "data.validation_files": VALIDATION_SONGS,
         **run.changes,
     }

@@ -53,7 +53,7 @@ def share_cores(cores: int) -> list[str]:
     """Options that put all cores to work: two processes with half of the recipe's batch each.
 
     So small a network makes threads wait for each other at every layer; processes meet once a step
-    (``benchmarks/bench_processes.py``).
+    (``benchmarks/processes.py``).
     """
     batch = int(get_recipe("quickstart")["bsz.local"])
     if cores < 2:
