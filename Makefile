@@ -9,7 +9,7 @@ QUICKSTART_MINUTES ?= 10
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$name && break; done)
 
-.PHONY: help install quickstart test test-slow lint types docs bench compare clean
+.PHONY: help install quickstart serve test test-slow lint types docs bench compare clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -19,11 +19,14 @@ install: $(INSTALLED) ## make .venv and install everything into it
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -x $(PY) || test -n "$(PYTHON)" || { echo "no Python 3.11 to 3.13 found; name one with make PYTHON=..."; exit 1; }
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[quickstart,dev]"
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[quickstart,dev,docs,onnx]"
 	@touch $@
 
 quickstart: $(INSTALLED) ## build the data, train for QUICKSTART_MINUTES (10), transcribe and score
 	$(PY) -m amt.cli.quickstart --minutes "$(QUICKSTART_MINUTES)"
+
+serve: $(INSTALLED) ## open the quick-start model to the browser, on this machine only
+	$(PY) -m amt.serve quickstart/model.ckpt
 
 test: $(INSTALLED) ## run the tests
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "not slow" -n 2
@@ -39,13 +42,7 @@ lint: $(INSTALLED) ## check style and the direction of imports
 types: $(INSTALLED) ## check types
 	$(PY) -m mypy
 
-DOCS_INSTALLED := $(VENV)/.installed-docs
-
-$(DOCS_INSTALLED): $(INSTALLED)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
-	@touch $@
-
-docs: $(DOCS_INSTALLED) ## build the documentation into build/site, with any warning as an error
+docs: $(INSTALLED) ## build the documentation into build/site, with any warning as an error
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "open build/site/index.html"
 

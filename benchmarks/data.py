@@ -12,7 +12,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from amt.config.data import BatchSizes, DataConfig, DataIO
 from amt.config.experiment import Experiment
 from amt.data.augment.pitch import PitchShift, shift_audio
 from amt.data.augment.vocoder import shift_pitch
+from amt.data.batch import Batch
 from amt.data.dataset import TrainingBatches
 from amt.data.module import TranscriptionData
 from amt.data.segments import SegmentMaker, TrainingSet
@@ -169,17 +170,41 @@ def cpu_of(pid: int) -> float:
     return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def with_workers(home: Path, store: str, workers: int, count: int) -> tuple[float, float]:
-    """CPU milliseconds per segment of all processes together, and segments per second on the clock."""
-    loader = iter(module(home, store, workers=workers).train_dataloader())
-    for _ in range(4 * max(workers, 1)):
-        next(loader)
-    pids = [worker.pid for worker in loader._workers] if workers else []  # type: ignore[attr-defined]
-    own, others, begin = time.process_time(), sum(map(cpu_of, pids)), time.perf_counter()
-    for _ in range(count):
-        next(loader)
-    spent = time.process_time() - own + sum(map(cpu_of, pids)) - others
-    return 1000 * spent / (count * SUB_BATCH), count * SUB_BATCH / (time.perf_counter() - begin)
+class Loading:
+    """A loader at work with some processes, measured in turn with others."""
+
+    def __init__(self, home: Path, store: str, workers: int) -> None:
+        self._loader: Iterator[Batch] = iter(module(home, store, workers=workers).train_dataloader())
+        self._ahead = max(4, 4 * workers)
+        processes = self._loader._workers if workers else []  # type: ignore[attr-defined]
+        self._pids = [worker.pid for worker in processes]
+
+    def measure(self, count: int) -> tuple[float, float]:
+        """CPU milliseconds per segment of all processes together, and segments per second on the clock."""
+        for _ in range(self._ahead):  # those made meanwhile
+            next(self._loader)
+        begin, cpu = time.perf_counter(), self._cpu()
+        for _ in range(count):
+            next(self._loader)
+        segments = count * SUB_BATCH
+        return 1000 * (self._cpu() - cpu) / segments, segments / (time.perf_counter() - begin)
+
+    def _cpu(self) -> float:
+        return time.process_time() + sum(map(cpu_of, self._pids))
+
+
+def with_workers(home: Path, store: str, rounds: int = 5, count: int = 120) -> list[str]:
+    """What 0, 1 and 2 loader processes cost: medians of rounds in turn, and of each round against 0."""
+    loadings = [Loading(home, store, workers) for workers in (0, 1, 2)]
+    spent, speed = np.array(
+        [[loading.measure(count) for loading in loadings] for _ in range(rounds)]
+    ).transpose(2, 1, 0)
+    ratio = np.median(spent / spent[:1], axis=1)
+    return [
+        f"{workers} workers: {np.median(spent[workers]):.2f} ms CPU per segment ({ratio[workers]:.2f}x), "
+        f"{np.median(speed[workers]):,.0f} segments/s wall"
+        for workers in range(len(loadings))
+    ]
 
 
 def pitch_shifts() -> list[str]:
@@ -256,9 +281,7 @@ def main() -> None:
             for name, text in (("few", "8 songs"), ("many", "8,000 songs"), (long.name, "songs of 30 min")):
                 print(f"private memory of a worker, {text}: {worker_memory(home, name, 150):.0f} MB")
         if chosen.only in ("", "workers"):
-            for workers in (0, 1, 2):
-                spent, speed = with_workers(home, "few", workers, 120)
-                print(f"{workers} workers: {spent:.2f} ms CPU per segment, {speed:,.0f} segments/s wall")
+            print("\n".join(with_workers(home, "few")))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 #   bash benchmarks/gpu.sh [FOLDER]            results go to FOLDER (default: benchmarks/results/gpu)
 #   bash benchmarks/gpu.sh --smoke FOLDER      the same logic at tiny sizes on any machine, in about a minute
 #
-# Exit status 1 when a figure is missed, 0 otherwise.
+# Exit status 1 when a figure is missed or a part failed, 0 otherwise; parts for which no time was left are named.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 

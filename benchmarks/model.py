@@ -32,6 +32,7 @@ from amt.model.decoder import (
     generate,
     greedy_decode,
 )
+from amt.model.decoder.choice import short_length
 from amt.notes import NOTE_DTYPE
 from amt.tokenizer import NoteTokenizer
 
@@ -194,7 +195,7 @@ def against_growing_caches(size: str, seconds: float, windows: int, pairs: int) 
     decoder = build_decoder(size, 257)
     memory = torch.randn(lengths.numel(), 110, SIZES[size][0])
     rows = windows * lengths.shape[1]
-    options = DecodingOptions(256, PAD, EOS)
+    options = DecodingOptions(256, PAD, EOS, expected_length=short_length(256))
 
     def run_ours() -> list[int]:
         constraint = ForcedLengths(lengths.flatten(), SIZES[size][4])

@@ -24,7 +24,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -98,44 +98,64 @@ def held_out(seed: int, folder: Path) -> Path:
     return place
 
 
-def score(checkpoint: Path, stores: Sequence[Path]) -> dict[str, dict[str, float]]:
-    """The measures of each held-out song."""
-    import torch
-
-    from amt.audio.windows import cut_windows
+def held_out_songs(stores: Sequence[Path]) -> Iterator[tuple[str, Any]]:
+    """Name and song of the held-out songs whose tunes the training split does not have."""
     from amt.data.store import SongStore
-    from amt.evaluation import note_prf
-    from amt.inference import load_transcriber
-    from amt.notes import array_to_notes
-    from amt.quickstart.scoring import voice_notes
 
-    torch.set_num_threads(1)
-    transcriber = load_transcriber(checkpoint, device="cpu")
-    model, tokenizer = transcriber.model.eval(), transcriber.tokenizer
     training = SongStore.open(DATA / STORE)
     known = {training.song("train", i).meta["tune"] for i in range(training.splits["train"])}
-    songs: dict[str, dict[str, float]] = {}
     for number, place in enumerate(stores):
         store = SongStore.open(place)
         for split in SPLITS:
             for i in range(store.splits[split]):
                 song = store.song(split, i)
-                if song.meta["tune"] in known:
-                    continue
-                audio = np.asarray(song.mix(), dtype=np.float32)
-                windows = torch.from_numpy(cut_windows(audio, tokenizer.segment_samples))[:, None]
-                rows = [row for part in windows.split(BATCH) for row in model.generate(part)[:, 0]]
-                ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_id)
-                estimate = voice_notes(tokenizer.decode(ids[:, None].numpy()).notes)
-                reference = voice_notes(array_to_notes(song.notes))
-                onset = note_prf(reference, estimate)
-                found = {
-                    "onset_f": onset.f,
-                    "precision": onset.precision,
-                    "recall": onset.recall,
-                    "offset_f": note_prf(reference, estimate, with_offset=True).f,
-                }
-                songs[f"{number}/{song.song_id}"] = found
+                if song.meta["tune"] not in known:
+                    yield f"{number}/{song.song_id}", song
+
+
+def windows_of(song: Any, segment_samples: int) -> Any:
+    """(W, 1, S) tensor of the song's windows, side by side."""
+    import torch
+
+    from amt.audio.windows import cut_windows
+
+    return torch.from_numpy(cut_windows(np.asarray(song.mix(), dtype=np.float32), segment_samples))[:, None]
+
+
+def score_rows(rows: Sequence[Any], song: Any, tokenizer: Any) -> dict[str, float]:
+    """The measures of a song whose windows were decoded as these rows of tokens."""
+    import torch
+
+    from amt.evaluation import note_prf
+    from amt.notes import array_to_notes
+    from amt.quickstart.scoring import voice_notes
+
+    ids = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=tokenizer.pad_id)
+    estimate = voice_notes(tokenizer.decode(ids[:, None].numpy()).notes)
+    reference = voice_notes(array_to_notes(song.notes))
+    onset = note_prf(reference, estimate)
+    return {
+        "onset_f": onset.f,
+        "precision": onset.precision,
+        "recall": onset.recall,
+        "offset_f": note_prf(reference, estimate, with_offset=True).f,
+    }
+
+
+def score(checkpoint: Path, stores: Sequence[Path]) -> dict[str, dict[str, float]]:
+    """The measures of each held-out song."""
+    import torch
+
+    from amt.inference import load_transcriber
+
+    torch.set_num_threads(1)
+    transcriber = load_transcriber(checkpoint, device="cpu")
+    model, tokenizer = transcriber.model.eval(), transcriber.tokenizer
+    songs: dict[str, dict[str, float]] = {}
+    for name, song in held_out_songs(stores):
+        parts = windows_of(song, tokenizer.segment_samples).split(BATCH)
+        rows = [row for part in parts for row in model.generate(part)[:, 0]]
+        songs[name] = score_rows(rows, song, tokenizer)
     return songs
 
 
@@ -154,7 +174,16 @@ def one_seed(
 ) -> dict[str, Any]:
     """Futures of the runs of a seed, in the order they are to be started."""
     folder = Path(options.work)
-    shared = [*COMMON, "-lr", str(options.lr), "--init-ckpt", str(start), "--seed", str(seed)]
+    shared = [
+        *COMMON,
+        *shlex.split(options.options),
+        "-lr",
+        str(options.lr),
+        "--init-ckpt",
+        str(start),
+        "--seed",
+        str(seed),
+    ]
     if not options.whole_network:
         shared += DECODER_ALONE
     minutes = ["--max-minutes", str(options.minutes)]
@@ -221,6 +250,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=3.0, help="of each run")
     parser.add_argument("--lr", type=float, default=3e-4, help="base rate of all runs")
     parser.add_argument("--stage", default="", help="further options of the runs with REINFORCE, quoted")
+    parser.add_argument(
+        "--options", default="", help="further options of all runs, quoted (a start of other sizes)"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--held-out", type=int, nargs="*", default=[2027], metavar="SEED")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
@@ -263,7 +295,11 @@ def main() -> None:
         plain = {"minutes": options.minutes, "seeds": options.seeds, "held_out": options.held_out}
         plain |= {
             "lr": options.lr,
-            "options": [*COMMON, *([] if options.whole_network else DECODER_ALONE)],
+            "options": [
+                *COMMON,
+                *shlex.split(options.options),
+                *([] if options.whole_network else DECODER_ALONE),
+            ],
             "stage": [*STAGE, *shlex.split(options.stage)],
         }
         plain |= {"rows": rows, "runs": results}

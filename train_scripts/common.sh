@@ -1,6 +1,7 @@
 # Shared by the training scripts: private settings, the interpreter, and what is said before a start.
 # Sourced, never run. Sets scripts_dir, src_dir and PYTHON.
 
+unset CDPATH  # with it cd prints where it goes
 scripts_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 src_dir="$(cd "${scripts_dir}/../src" && pwd)"
 
@@ -30,6 +31,7 @@ fi
 # Prints the path to start warm from, absolute; nothing when there is none. Says so when a file is missing.
 resolve_init_ckpt() {
     local path="$1"
+    [[ "${path}" != "~/"* ]] || path="${HOME}/${path#"~/"}"  # in quotes the shell leaves it
     [[ -n "${path}" ]] || return 0
     if [[ -f "${path}" ]]; then
         printf '%s\n' "$(cd "$(dirname "${path}")" && pwd)/$(basename "${path}")"

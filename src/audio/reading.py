@@ -86,7 +86,7 @@ def read_audio(
 
     Channels are averaged, other rates are resampled (soxr, high quality). A part equals the same part of the
     whole. NaN, Inf and absurdly large samples become 0, and samples beyond 1 are clipped, with one warning,
-    which also says when a file ends before its header does. A file without samples gives an empty array.
+    which also says when a file ends before its header does. A file with a header alone gives an empty array.
 
     Args:
         path: any file libsndfile reads, recognised by its content.
@@ -185,6 +185,10 @@ def _mono_blocks(
     file: soundfile.SoundFile, path: str | Path, first: int, last: int | None, channel: int | None = None
 ) -> Iterator[Samples]:
     """Repaired mono blocks of the frames ``first`` to ``last`` at the file's own rate."""
+    if not file.frames and os.path.getsize(path) > _HEADER_BYTES:  # a recording or a download cut short
+        raise AudioError(
+            f"{path}: its header says that it holds no samples, yet it is not empty: write it anew"
+        )
     position = 0
     if first and file.format in _SEEKABLE:
         position = int(file.seek(min(first, int(file.frames))))
@@ -216,8 +220,6 @@ def _mono_blocks(
         said.append(
             f"it ends after {position / rate:.2f} s, its header says {held / rate:.2f} s: it is damaged"
         )
-    if not held and os.path.getsize(path) > _HEADER_BYTES:
-        said.append("its header says that it holds no samples, yet it is not empty: write it anew")
     if bad:
         said.append(f"{bad} samples are not numbers or absurdly large and were replaced by 0")
     if peak > _LOUD:

@@ -128,7 +128,7 @@ def _fill_kinds(changes: Mapping[str, Any]) -> dict[str, Any]:
 def _check_encoder(leaf: str, given: Given, encoder: str) -> None:
     """No flag says something about another encoder than the chosen one."""
     for kind, record in ENCODER_RECORDS.items():
-        if kind != encoder and leaf.startswith(f"model.{record}."):
+        if record != ENCODER_RECORDS[encoder] and leaf.startswith(f"model.{record}."):
             raise UsageError(
                 f"{given.name} is a number of -enc {kind} and does nothing with -enc {encoder}; leave it "
                 f"out, or add -enc {kind}"

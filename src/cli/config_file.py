@@ -1,14 +1,14 @@
 """Configuration files: ``--config run.yaml``, YAML or JSON, and ``--set group.key=value``.
 
 A file holds the groups of :class:`Experiment`, in capitals or small letters, any depth of them, or is the
-``config.json`` of a run. ``bases`` names files it builds on, relative to itself; what it says itself wins.
+``config.json`` of a run or the JSON file beside a converted checkpoint. ``bases`` names files it builds on,
+relative to itself; what it says itself wins.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from ..config.experiment import FORMAT, Experiment, convert
-from ..config.names import nearest
-from ..config.values import looks_like_number
+from ..config.names import named_path, nearest
+from ..config.values import looks_like_number, read_value
 from .parser import UsageError
 
 BASES = "bases"
 """Key of the files that a file builds on."""
 _NOT_SETTINGS = ("format", "origins")
 """Keys of a run's ``config.json`` that are no settings."""
+_FACTS = ("file", "step", "epoch", "size", "crc", "licence", "source")
+"""Keys beside ``experiment`` in the JSON file of a converted checkpoint."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +48,8 @@ def read_config(path: Path) -> dict[str, FileValue]:
 
 
 def read_assignment(text: str) -> tuple[str, Any]:
-    """Leaf and value of ``group.key=value``; the value is YAML, lists may also be parted by commas.
+    """Leaf and value of ``group.key=value``: words as they are written unless quoted, all else as in YAML;
+    lists may also be parted by commas.
 
     Raises:
         UsageError: for something else, an unknown key, or a value of the wrong kind.
@@ -57,7 +60,8 @@ def read_assignment(text: str) -> tuple[str, Any]:
     leaf = _leaf(key.strip(), "--set")
     if leaf == "exp_id":
         raise UsageError("--set exp_id: the experiment's name goes first, without an option")
-    return leaf, _fit(leaf, _parse(written, f"--set {key}"), f"--set {key}")
+    plain = kinds()[leaf] is str and not written.startswith(("'", '"'))
+    return leaf, _fit(leaf, written if plain else _parse(written, f"--set {key}"), f"--set {key}")
 
 
 @functools.cache
@@ -67,7 +71,7 @@ def kinds() -> Mapping[str, Any]:
 
 
 def _read(path: Path, above: tuple[Path, ...]) -> dict[str, FileValue]:
-    place = path.expanduser().absolute()
+    place = named_path(str(path)).absolute()
     if place in above:
         raise ValueError(f"{path}: the file builds on itself ({BASES}); take one of the {BASES} out")
     try:
@@ -85,9 +89,10 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, FileValue]:
     if not isinstance(plain, dict):
         raise ValueError(f"{path} must hold keys and values, such as 'trainer: {{max_steps: 100}}'")
     if isinstance(plain.get("experiment"), dict):
-        plain = {**{key: plain[key] for key in plain if key != "experiment"}, **plain["experiment"]}
-    version = plain.get("format", FORMAT)
-    if not isinstance(version, int) or version > FORMAT:
+        others = {key: plain[key] for key in plain if key not in ("experiment", *_FACTS)}
+        plain = others | plain["experiment"]
+    version = str(plain.get("format", FORMAT))
+    if not version.isdecimal() or int(version) > FORMAT:
         raise ValueError(f"{path} has format {version}; this version reads up to {FORMAT}: update amt")
     bases = plain.pop(BASES, [])
     if isinstance(bases, str):
@@ -96,7 +101,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, FileValue]:
         raise ValueError(f"{path}: {BASES} must be a list of files, not {bases!r}")
     values: dict[str, FileValue] = {}
     for base in bases:
-        named = Path(base).expanduser()
+        named = named_path(base)
         values |= _read(named if named.is_absolute() else place.parent / named, (*above, place))
     own = {key: value for key, value in plain.items() if key not in _NOT_SETTINGS}
     for leaf, value in _flatten(own, "", str(path)).items():
@@ -105,14 +110,18 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, FileValue]:
 
 
 def _parse(text: str, where: str) -> Any:
+    """The YAML ``text`` with every value as it is written: its kind is that of the leaf, so that ``off`` is a
+    word where words are expected, 1e-4 a number where numbers are, and 1:30 never ninety."""
     import yaml  # not needed for --help
 
-    loader_class: Any = type("Loader", (yaml.SafeLoader,), {})  # plain values, and no key twice
+    loader_class: Any = type("Loader", (yaml.SafeLoader,), {})
 
     def mapping(loader: Any, node: Any) -> dict[Any, Any]:
         seen: dict[Any, int] = {}
         for key, _ in node.value:
             line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise ValueError(f"{where}, line {line}: a key is a word, not a list or a group")
             if key.value in seen:
                 raise ValueError(
                     f"{where}, line {line}: {key.value!r} stands in line {seen[key.value]} already; keep one"
@@ -122,6 +131,8 @@ def _parse(text: str, where: str) -> Any:
         return dict(loader.construct_pairs(node, deep=True))
 
     loader_class.add_constructor("tag:yaml.org,2002:map", mapping)
+    for kind in ("bool", "int", "float", "timestamp"):
+        loader_class.add_constructor(f"tag:yaml.org,2002:{kind}", lambda _, node: node.value)
     try:
         return yaml.load(text, loader_class)
     except yaml.MarkedYAMLError as error:
@@ -129,9 +140,14 @@ def _parse(text: str, where: str) -> Any:
         raise ValueError(f"{where}{line}: this is no YAML ({error.problem or error.context})") from None
     except yaml.YAMLError as error:
         raise ValueError(f"{where}: this is no YAML ({error})") from None
+    except RecursionError:
+        raise ValueError(
+            f"{where}: this is no configuration, its brackets are too many levels deep"
+        ) from None
 
 
 def _flatten(plain: Mapping[Any, Any], prefix: str, where: str) -> dict[str, Any]:
+    """Values by leaf; a leaf named in two ways, such as ``trainer`` and ``TRAINER``, is refused."""
     values: dict[str, Any] = {}
     known = kinds()
     for key, value in plain.items():
@@ -140,11 +156,14 @@ def _flatten(plain: Mapping[Any, Any], prefix: str, where: str) -> dict[str, Any
         if isinstance(value, dict) and lowered not in known:
             if not _members(lowered):
                 raise _unknown(name, where)
-            values |= _flatten(value, f"{name}.", where)
+            found = _flatten(value, f"{name}.", where)
         elif value is None and _members(lowered):
             continue  # a group whose lines are all commented out
         else:
-            values[_leaf(name, where)] = value
+            found = {_leaf(name, where): value}
+        if twice := sorted(set(found) & set(values)):
+            raise ValueError(f"{where}: {twice[0]} stands there twice; keep one")
+        values |= found
     return values
 
 
@@ -193,27 +212,24 @@ def _kinds(record: type[Any], prefix: str) -> list[tuple[str, Any]]:
 
 
 def _fit(leaf: str, value: Any, where: str) -> Any:
-    """``value`` as the leaf's type writes it: YAML takes 1e-4 for text and 32 for a number."""
+    """``value``, of :func:`_parse`, as the leaf's type."""
     hint = kinds()[leaf]
     if typing.get_origin(hint) is tuple:
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",")] if value.strip() else []
-        elif not isinstance(value, (list, tuple)):
-            value = [value]
+        elif value is None:
+            value = []
     return convert(hint, value, where, _scalar)
 
 
 def _scalar(hint: Any, value: Any, where: str) -> Any:
-    number = float(value) if isinstance(value, str) and looks_like_number(value) else value
-    if hint is bool and type(value) in (bool, int) and value in (0, 1):
-        return bool(value)
-    if hint is int and type(number) is float and number.is_integer():
-        return int(number)
-    if hint is float and type(number) in (int, float) and abs(number) <= sys.float_info.max:
-        return float(number)
-    if hint is str and type(value) is int:
-        return str(value)
-    if hint is not float and type(value) is hint:
-        return value
-    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-    raise ValueError(f"{where} expects {names[hint]}, not {value!r}")
+    kind = {bool: "bool", int: "int", float: "float", str: "text"}[hint]
+    if not isinstance(value, str):
+        what = {"bool": "true or false", "int": "a whole number", "float": "a number", "text": "text"}[kind]
+        raise ValueError(f"{where} expects {what}, not {'nothing' if value is None else repr(value)}")
+    if hint is int and looks_like_number(value) and float(value).is_integer() and not value.isdecimal():
+        return int(float(value))  # 1e3 and 4.0 too
+    try:
+        return read_value(kind, value)
+    except ValueError as error:
+        raise ValueError(f"{where} {error}") from None

@@ -1,5 +1,6 @@
-"""Writes the tables of ``docs/training.md`` from the declarations, and the picture of the layers of
-``docs/architecture.md`` from ``pyproject.toml``: ``python -m amt.cli.document``.
+"""Writes the tables of ``docs/training.md`` from the declarations, the picture of the layers of
+``docs/architecture.md`` from ``pyproject.toml``, and the packages of ``docs/licences.md`` from what is
+installed, and the reference of ``docs/api.md`` from the docstrings: ``python -m amt.cli.document``.
 
 The text around the tables is written by hand; each table stands between two marks that name it.
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ..config.recipes import AUGMENT_PROFILES, RECIPES
+from . import api_reference, dependency_table
 from .assemble import show
 from .command import EXIT_ERROR, EXIT_OK, run_command
 from .options import GROUPS, OPTIONS
@@ -100,6 +102,8 @@ TABLES: Tables = {
 DOCUMENTS: dict[Path, Tables] = {
     DOCUMENT: TABLES,
     Path("docs") / "architecture.md": {"layers": layers_picture},
+    dependency_table.PAGE: {"dependencies": dependency_table.dependencies_table},
+    api_reference.PAGE: {"reference": api_reference.api_reference},
 }
 """Pages with generated parts."""
 

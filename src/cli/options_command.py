@@ -102,7 +102,7 @@ DECODING_OPTIONS: tuple[Option, ...] = (
         "--constrain",
         "switch",
         "",
-        "write only token sequences that are well formed, so that nothing has to be dropped",
+        "write only token sequences that are well formed: nothing within a window has to be dropped",
     ),
     _decoding(
         "",

@@ -183,7 +183,7 @@ def _take(option: Option, name: str, argv: Sequence[str], position: int) -> tupl
         position += 1
     wanted = option.count or 1
     if len(texts) < wanted:
-        plural = "value" if wanted == 1 else "values"
+        plural = "value" if option.count == 1 else "values"
         more = "" if position >= len(argv) else f" before {argv[position]}"
         raise UsageError(f"{name} expects {option.count or 'one or more'} {plural}, got {len(texts)}{more}")
     return texts, position

@@ -12,8 +12,9 @@ from ..preparation.corpora import CORPORA
 from .command import EXIT_ERROR, EXIT_OK, run_command, warn
 from .parser import CommandLine, Option, UsageError, format_help, parse
 from .prepare_check import CHECK_OPTIONS, run_check
-from .prepare_corpus import CORPUS_OPTIONS, WORKERS, corpora_help, read_workers, run_corpus
-from .prepare_own import HELP, OWN_COMMANDS, run_own
+from .prepare_common import HELP, ONE_PER_CORE, PROCESSES, read_processes
+from .prepare_corpus import CORPUS_OPTIONS, corpora_help, run_corpus
+from .prepare_own import OWN_COMMANDS, run_own
 
 QUICKSTART_OPTIONS = (
     HELP,
@@ -25,17 +26,17 @@ QUICKSTART_OPTIONS = (
     ),
     Option("--minutes", "minutes of audio in the training split", kind="float", group="options"),
     Option("--seed", "seed of every random draw", kind="int", group="options"),
-    Option("--processes", "processes that parse and render", kind="int", group="options"),
+    PROCESSES,
     Option("--small", "a few short songs, for tests", kind="switch", group="options"),
     Option("--overwrite", "build again although it is there", kind="switch", group="options"),
 )
-QUICKSTART_DEFAULTS = {"--minutes": "60", "--seed": "2026", "--processes": "one per core, at most 8"}
+QUICKSTART_DEFAULTS = {"--minutes": "60", "--seed": "2026", PROCESSES.long: "one per core, at most 8"}
 """What ``build_quickstart`` takes when nothing is said; shown in the help."""
 
 IMPORT_OPTIONS = (
     HELP,
     Option("--only", "data sets to import; all by default", count=0, metavar="NAME", group="options"),
-    WORKERS,
+    PROCESSES,
     Option("--flac", "store FLAC: half the room, slower to read", kind="switch", group="options"),
     Option("--skip-broken", "leave out songs with problems", kind="switch", group="options"),
     Option("--overwrite", "build data sets again that are there", kind="switch", group="options"),
@@ -107,12 +108,13 @@ def _quickstart(command: CommandLine, environment: Environment) -> int:
     settings: dict[str, float | int] = {}
     if command.has("--minutes"):
         settings["minutes"] = float(command.get("--minutes", 0.0))
-    for name in ("--seed", "--processes"):
-        if command.has(name):
-            settings[name.lstrip("-")] = int(command.get(name, 0))
-    for name in ("minutes", "processes"):
-        if settings.get(name, 1) <= 0:
-            raise UsageError(f"--{name} must be positive, not {settings[name]}")
+        if settings["minutes"] <= 0:
+            raise UsageError(f"--minutes must be positive, not {settings['minutes']}")
+    if command.has("--seed"):
+        settings["seed"] = int(command.get("--seed", 0))
+    processes = read_processes(command)
+    if processes is not None:
+        settings["processes"] = processes
     out = Path(str(command.get("--out", str(environment.data_home / "quickstart")))).absolute()
     if (out / "store.json").is_file() and not command.has("--overwrite"):
         print(f"{out} is there already; --overwrite builds it again")
@@ -131,7 +133,7 @@ def _import(command: CommandLine, environment: Environment) -> int:
                 "prepare.py import-yourmt3 DIR [options]",
                 "Make data sets of the published folders of YourMT3, one per data set and under its name.",
                 IMPORT_OPTIONS,
-                {},
+                {PROCESSES.long: ONE_PER_CORE},
                 ("options",),
             ),
             end="",
@@ -149,7 +151,7 @@ def _import(command: CommandLine, environment: Environment) -> int:
         source,
         environment.data_home,
         only=only,
-        workers=read_workers(command),
+        processes=read_processes(command),
         flac=command.has("--flac"),
         overwrite=command.has("--overwrite"),
         skip_broken=command.has("--skip-broken"),

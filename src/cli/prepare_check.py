@@ -9,7 +9,7 @@ from ..config.environment import Environment
 from ..config.presets import list_presets
 from .command import EXIT_OK
 from .parser import CommandLine, Option, UsageError, format_help
-from .prepare_own import HELP
+from .prepare_common import HELP, ONE_PER_CORE, PROCESSES, read_processes
 
 EXIT_PROBLEMS = 1
 """Something was found."""
@@ -18,7 +18,7 @@ CHECK_OPTIONS = (
     HELP,
     Option("--task", "also name notes whose programs have no class in this task", "-tk", group="options"),
     Option("--json", "write all numbers to this file", metavar="FILE", group="options"),
-    Option("--processes", "processes that look", kind="int", group="options"),
+    PROCESSES,
 )
 _USAGE = "prepare.py check STORE_OR_PRESET ... [options]"
 
@@ -32,15 +32,11 @@ def run_check(command: CommandLine, environment: Environment) -> int:
             "folder of a data set, its name, or a preset (several count together, as for -d). The exit "
             "status is 1 when something is found."
         )
-        print(
-            format_help(_USAGE, intro, CHECK_OPTIONS, {"--processes": "one per core"}, ("options",)), end=""
-        )
+        print(format_help(_USAGE, intro, CHECK_OPTIONS, {PROCESSES.long: ONE_PER_CORE}, ("options",)), end="")
         return EXIT_OK
     if not command.words:
         raise UsageError(f"check needs a data set or a preset: {_USAGE}")
-    processes = int(command.get("--processes", 0)) if command.has("--processes") else None
-    if processes is not None and processes < 1:
-        raise UsageError(f"--processes must be positive, not {processes}")
+    processes = read_processes(command)
     from ..config.tasks import get_task
     from ..data.store import SongStore
     from ..inference.files import atomic_path

@@ -8,18 +8,17 @@ from ..config.environment import Environment
 from ..preparation.corpora import CORPORA
 from .command import EXIT_OK
 from .parser import CommandLine, Option, UsageError, format_help
-from .prepare_own import HELP
+from .prepare_common import HELP, ONE_PER_CORE, PROCESSES, at_least_one, read_processes
 
-WORKERS = Option("--workers", "processes that read", "--processes", "int", group="options")
 CORPUS_OPTIONS = (
     HELP,
-    WORKERS,
+    PROCESSES,
     Option("--limit", "only the first N songs of each split, for a try", kind="int", group="options"),
     Option("--flac", "store FLAC: half the room, slower to read", kind="switch", group="options"),
     Option("--skip-broken", "leave out songs that cannot be read", kind="switch", group="options"),
     Option("--overwrite", "replace a data set that is there", kind="switch", group="options"),
 )
-CORPUS_DEFAULTS = {"--workers": "one per core, at most 16"}
+CORPUS_DEFAULTS = {PROCESSES.long: ONE_PER_CORE}
 
 
 def corpora_help() -> str:
@@ -39,7 +38,7 @@ def run_corpus(name: str, command: CommandLine, environment: Environment) -> int
     source = Path(command.words[0])
     if not source.is_dir():
         raise UsageError(f"{source} is no folder")
-    workers, limit = read_workers(command), _at_least_one(command, "--limit")
+    processes, limit = read_processes(command), at_least_one(command, "--limit")
     out = environment.data_home / name
     if (out / "store.json").is_file() and not command.has("--overwrite"):
         print(f"{out} is there already{_limited(out)}; --overwrite builds it again")
@@ -50,7 +49,7 @@ def run_corpus(name: str, command: CommandLine, environment: Environment) -> int
         name,
         source,
         out,
-        workers=workers,
+        processes=processes,
         limit=limit,
         flac=command.has("--flac"),
         overwrite=command.has("--overwrite"),
@@ -58,18 +57,6 @@ def run_corpus(name: str, command: CommandLine, environment: Environment) -> int
     )
     print(f"data set written to {out}; {_presets(name)}")
     return EXIT_OK
-
-
-def read_workers(command: CommandLine) -> int | None:
-    """The value of ``WORKERS``; None without one."""
-    return _at_least_one(command, WORKERS.long)
-
-
-def _at_least_one(command: CommandLine, option: str) -> int | None:
-    number = int(command.get(option, 1))
-    if number < 1:
-        raise UsageError(f"{option} must be at least 1, not {number}")
-    return number if command.has(option) else None
 
 
 def _limited(out: Path) -> str:
@@ -85,4 +72,4 @@ def _presets(store: str) -> str:
     from ..config.presets import SINGLE_PRESETS
 
     names = [preset.name for preset in SINGLE_PRESETS.values() if preset.store == store]
-    return f"use it with -d {', '.join(names)}"
+    return f"use it with -d {', '.join(names or [store])}"

@@ -9,8 +9,8 @@ from typing import Any
 from ..config.environment import Environment
 from .command import EXIT_OK
 from .parser import CommandLine, Option, UsageError, format_help
+from .prepare_common import HELP, ONE_PER_CORE, PROCESSES, read_processes
 
-HELP = Option("--help", "show this text and exit", "-h", "switch", group="options")
 _NAME = Option("--name", "name of the data set, used as -d NAME; or the second word", group="options")
 _SPLITTING = (
     Option(
@@ -29,7 +29,7 @@ _LICENCE = Option(
     "--licence", "licence of the recordings, noted in the data set", metavar="TEXT", group="options"
 )
 _WRITING = (
-    Option("--processes", "processes that read", kind="int", group="options"),
+    PROCESSES,
     Option("--overwrite", "replace a data set of that name", kind="switch", group="options"),
 )
 
@@ -58,7 +58,7 @@ MIDI_OPTIONS = (
     *_WRITING,
 )
 FOLDER_DEFAULTS = {"--validation-share": "0.1", "--test-share": "0.1", "--seed": "0"}
-_DEFAULTS = {**FOLDER_DEFAULTS, "--processes": "one per core"}
+_DEFAULTS = {**FOLDER_DEFAULTS, PROCESSES.long: ONE_PER_CORE}
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,7 @@ def _settings(command: CommandLine) -> dict[str, Any]:
         "test_share": shares["--test-share"],
         "seed": int(command.get("--seed", int(FOLDER_DEFAULTS["--seed"]))),
         "overwrite": command.has("--overwrite"),
+        "processes": read_processes(command),
     }
     for switch in ("--stems", "--octave-unknown"):
         if command.has(switch):
@@ -171,12 +172,4 @@ def _settings(command: CommandLine) -> dict[str, Any]:
         settings["label_shift_ms"] = float(command.get("--label-shift", 0.0))
     if command.has("--program"):
         settings["program"] = int(command.get("--program", 0))
-        if not 0 <= settings["program"] <= 128:
-            raise UsageError(
-                f"--program must lie in 0 to 127, or be 128 for drums, not {settings['program']}"
-            )
-    if command.has("--processes"):
-        settings["processes"] = int(command.get("--processes", 1))
-        if settings["processes"] < 1:
-            raise UsageError(f"--processes must be positive, not {settings['processes']}")
     return settings

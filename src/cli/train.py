@@ -55,7 +55,7 @@ def environment_rows() -> list[tuple[str, str, str]]:
     return [
         (
             variable.name,
-            show(values[variable.targets[0]]) if variable.targets else variable.default,
+            variable.default or (show(values[variable.targets[0]]) if variable.targets else ""),
             variable.help
             + (f" (for example {EXAMPLES[variable.name]})" if variable.name in EXAMPLES else ""),
         )

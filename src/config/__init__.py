@@ -14,7 +14,7 @@ from .model import (
 from .names import nearest, unknown_name
 from .objective import ObjectiveConfig
 from .perceiver import PerceiverTFConfig
-from .presets import get_preset, list_presets
+from .presets import MultiPreset, SinglePreset, add_preset, get_preset, list_presets
 from .tasks import SubTask, Task, add_task, get_task, list_tasks
 from .training import (
     CheckpointConfig,
@@ -37,16 +37,19 @@ __all__ = [
     "InferenceConfig",
     "LRSchedule",
     "ModelConfig",
+    "MultiPreset",
     "ObjectiveConfig",
     "OptimizerConfig",
     "PerceiverTFConfig",
     "PreEncoderConfig",
+    "SinglePreset",
     "SubTask",
     "T5DecoderConfig",
     "T5EncoderConfig",
     "Task",
     "TrainerConfig",
     "WandbConfig",
+    "add_preset",
     "add_task",
     "get_drum_vocab",
     "get_preset",

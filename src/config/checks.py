@@ -29,6 +29,16 @@ def check_positive(owner: object, *names: str) -> None:
             raise ValueError(f"{type(owner).__name__}.{name} must be positive, not {getattr(owner, name)}")
 
 
+def check_least(flag: str, value: float, least: int) -> None:
+    """Refuse a number that is too small.
+
+    Raises:
+        ValueError: names the flag or variable.
+    """
+    if value < least:
+        raise ValueError(f"{flag} must be {least} or more, not {value:g}")
+
+
 def check_share(flag: str, value: float) -> None:
     """Refuse a share that is not from 0 to below 1, such as a dropout.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .checks import check_name
+from .checks import check_least, check_name
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,8 @@ class DataIO:
     pin_memory: bool = True
 
     def __post_init__(self) -> None:
-        if self.num_workers < 0:
-            raise ValueError(f"--num-workers (AMT_NUM_WORKERS) must be 0 or more, not {self.num_workers}")
-        if self.prefetch_factor < 1:
-            raise ValueError(f"AMT_PREFETCH_FACTOR must be at least 1, not {self.prefetch_factor}")
+        check_least("--num-workers (AMT_NUM_WORKERS)", self.num_workers, 0)
+        check_least("AMT_PREFETCH_FACTOR", self.prefetch_factor, 1)
 
 
 WEIGHT_METRICS = ("frame_f", "onset_f", "offset_f", "multi_f")
@@ -84,6 +82,8 @@ class DynamicWeighting:
             )
 
 
+MAX_SHIFT = 48
+"""Most semitones of a pitch shift."""
 PITCH_METHODS = ("speed", "stretch", "device")
 """Ways to shift the pitch."""
 _PROBABILITIES = (
@@ -146,17 +146,20 @@ class Augmentation:
             raise ValueError(f"-amp {low} {high}: gains need 0 <= LO <= HI")
         if self.pitch_shift_range[0] > self.pitch_shift_range[1]:
             raise ValueError(f"-ps {self.pitch_shift_range[0]} {self.pitch_shift_range[1]}: LO is above HI")
+        if max(abs(end) for end in self.pitch_shift_range) > MAX_SHIFT:
+            low, high = self.pitch_shift_range
+            raise ValueError(f"-ps {low:g} {high:g}: at most {MAX_SHIFT} semitones, four octaves, either way")
+        if self.noise_snr_range[0] > self.noise_snr_range[1]:
+            low, high = self.noise_snr_range
+            raise ValueError(f"--noise-snr {low:g} {high:g}: LO is above HI")
+        check_least("--pitch-detune", self.pitch_shift_detune, 0)
         for name in _PROBABILITIES:
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"augmentation {name} is a probability, not {getattr(self, name)}")
-        if self.xaug_max_k < 0:
-            raise ValueError(f"-xk must be 0 or more, not {self.xaug_max_k}")
+        check_least("-xk", self.xaug_max_k, 0)
         if self.xaug_tau <= 0 or self.xaug_alpha <= 0:
             raise ValueError("-xtau and -xalpha must be positive")
-        if self.xaug_max_subunit_stems < 1:
-            raise ValueError(
-                f"--xaug-max-subunit-stems must be at least 1, not {self.xaug_max_subunit_stems}"
-            )
+        check_least("--xaug-max-subunit-stems", self.xaug_max_subunit_stems, 1)
         check_name("pitch shift method", self.pitch_shift_method, PITCH_METHODS)
         if self.pitch_shift_method == "device" and self.reverb_prob + self.noise_prob + self.codec_prob > 0:
             raise ValueError(
@@ -178,3 +181,9 @@ class DataConfig:
     """Training segments that count as one epoch in names and logs (flag ``-se``)."""
     validation_files: int = 0
     """First N songs of each validation set; 0 takes all."""
+
+    def __post_init__(self) -> None:
+        if not self.presets:
+            raise ValueError("-d: the list of data presets is empty; name one")
+        check_least("-se", self.samples_per_epoch, 1)
+        check_least("--validation-files", self.validation_files, 0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .data import WEIGHT_METRICS
-from .names import nearest
+from .names import named_path, nearest
 from .values import Scalar, read_value
 
 
@@ -26,7 +26,7 @@ class Variable:
     targets: tuple[str, ...] = ()
     """Dotted leaves of ``Experiment``; empty for switches of the command itself."""
     default: str = ""
-    """Shown in the tables for variables without targets; those with targets show the record's value."""
+    """Shown in the tables; without it the record's value at the first target is."""
 
 
 _SEEN_FROM = "; the default is seen from src/ of the checkout, without a checkout it is in the working folder"
@@ -97,9 +97,10 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "AMT_WARMUP_STEPS",
         "int",
-        "warm-up steps of the learning rate; unset: 500 with -s cosine, none with others; 0 with -s cosine "
-        "is plain cosine annealing",
+        "warm-up steps of the learning rate, none by default with other schedules; 0 with -s cosine is plain "
+        "cosine annealing",
         ("lr_schedule.warmup_steps",),
+        default="500 with -s cosine",
     ),
     Variable(
         "AMT_MAX_CONSECUTIVE_NONFINITE_TRAIN_LOSS",
@@ -307,7 +308,7 @@ def _restart_count(environ: Mapping[str, str]) -> int:
 
 
 def _folder(value: Scalar | None) -> Path | None:
-    return None if value is None else Path(str(value)).expanduser().absolute()
+    return None if value is None else named_path(str(value)).absolute()
 
 
 def _unknown(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -29,6 +30,8 @@ from .training import (
 
 FORMAT = 1
 """Version of the JSON form."""
+LARGEST_SEED = 2**32
+"""A step's draws come from so many seeds; others would repeat one of these."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Experiment:
     def __post_init__(self) -> None:
         if self.event_length < 8:
             raise ValueError(f"-el must be at least 8 tokens, not {self.event_length}")
+        if not 0 <= self.seed < LARGEST_SEED:
+            raise ValueError(f"--seed must lie from 0 to below {LARGEST_SEED}, not {self.seed}")
         if self.init_ckpt and self.pretrained_t5:
             raise ValueError(
                 "--init-ckpt brings all weights, --pretrained-t5 those of a T5: give one of them"
@@ -155,6 +160,8 @@ def record_from_dict(record: type[Any], plain: dict[str, Any], where: str) -> An
 
 def _strict(hint: Any, value: Any, where: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) > sys.float_info.max:
+            raise ValueError(f"{where} is too large: {str(value)[:20]}...")
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise ValueError(f"{where} must be {hint.__name__}, not {value!r}")

@@ -194,6 +194,7 @@ class ModelConfig:
         self._check_parts()
         check_name("memory positions", self.memory_positions, ("none", "sinusoid"))
         check_name("shift embedding start", self.shift_embedding_init, ("normal", "sinusoid"))
+        check_positive(self, "logit_scale")
         for group in self.frame_groups:
             check_name("frame head group", group, tuple(FRAME_GROUPS))
         if self.shift_embedding_init == "sinusoid" and self.memory_positions != "sinusoid":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
@@ -25,6 +27,11 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ValueError:
     else:
         hint = f"known: {', '.join(candidates) or 'none'}"
     return ValueError(f"unknown {kind} {name!r}; {hint}")
+
+
+def named_path(text: str) -> Path:
+    """The path that ``text`` writes, ``~`` being the home folder; where there is none it stays as it is."""
+    return Path(os.path.expanduser(text))
 
 
 def listing(items: Sequence[str], most: int, separator: str = ", ") -> str:

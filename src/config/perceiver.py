@@ -109,6 +109,7 @@ class PerceiverTFConfig:
             "num_heads",
             "num_blocks",
             "ff_widening",
+            "init_std",
         )
         for name in ("qk_channels", "v_channels"):
             if getattr(self, name) % self.num_heads:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .checks import check_name
+from .checks import check_least, check_name, check_share
 
 OPTIMIZERS = ("AdamWScale", "AdamW", "Adafactor", "DAdaptAdam", "CPUAdam", "Muon")
 SCHEDULERS = ("cosine", "constant", "linear", "plateau", "legacy")
@@ -50,6 +50,9 @@ class OptimizerConfig:
             raise ValueError("-o Adafactor keeps no moments that --betas could change: leave --betas out")
         if self.learning_rate is not None and self.learning_rate <= 0:
             raise ValueError(f"-lr must be positive, not {self.learning_rate}")
+        check_least("-wd", self.weight_decay, 0)
+        for beta in self.betas:
+            check_share("--betas", beta)
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,9 @@ class LRSchedule:
 
     def __post_init__(self) -> None:
         check_name("scheduler", self.name, SCHEDULERS)
-        if self.warmup_steps is not None and self.warmup_steps < 0:
-            raise ValueError(f"AMT_WARMUP_STEPS must be 0 or more, not {self.warmup_steps}")
+        if self.warmup_steps is not None:
+            check_least("AMT_WARMUP_STEPS", self.warmup_steps, 0)
+        check_least("--final-cosine", self.final_cosine, 0)
 
     @property
     def num_warmup_steps(self) -> int:
@@ -117,14 +121,25 @@ class TrainerConfig:
         check_name("strategy", self.strategy, STRATEGIES)
         if self.max_steps < -1 or self.max_steps == 0:
             raise ValueError(f"-it must be a positive number of steps or -1, not {self.max_steps}")
-        if self.val_interval < 1:
-            raise ValueError(f"-vit must be at least 1 step, not {self.val_interval}")
-        if self.accumulate_grad_batches < 1:
-            raise ValueError(f"-acc must be at least 1, not {self.accumulate_grad_batches}")
-        if self.devices != "auto" and not (self.devices.isdigit() and int(self.devices) > 0):
+        if self.max_epochs < -1 or self.max_epochs == 0:
+            raise ValueError(f"-e must be a positive number of epochs or -1, not {self.max_epochs}")
+        check_least("--max-minutes", self.max_minutes, 0)
+        check_least("-vit", self.val_interval, 1)
+        check_least("-acc", self.accumulate_grad_batches, 1)
+        check_least("-gc", self.gradient_clip, 0)
+        check_least("-n", self.num_nodes, 1)
+        check_least("--threads", self.num_threads, 0)
+        check_least("trainer.log_every_n_steps", self.log_every_n_steps, 1)
+        check_least("AMT_MAX_CONSECUTIVE_NONFINITE_TRAIN_LOSS", self.max_consecutive_nonfinite, 1)
+        if self.min_grad_scale <= 0:
+            raise ValueError(f"AMT_MIN_GRAD_SCALE must be above 0, not {self.min_grad_scale:g}")
+        if self.devices != "auto" and not (self.devices.isdecimal() and int(self.devices) > 0):
             raise ValueError(f"-g must be 'auto' or a positive number, not {self.devices!r}")
         if not 0 < self.nan_lr_shrink_factor <= 1:
-            raise ValueError("AMT_NAN_LR_SHRINK_FACTOR must lie in (0, 1]")
+            raise ValueError(
+                "AMT_NAN_LR_SHRINK_FACTOR must lie above 0 and not above 1, not "
+                f"{self.nan_lr_shrink_factor:g}"
+            )
 
 
 @dataclass(frozen=True)
@@ -141,8 +156,8 @@ class CheckpointConfig:
 
     def __post_init__(self) -> None:
         check_name("checkpoint mode", self.mode, ("max", "min"))
-        if self.save_top_k < 0 or self.save_every_n_train_steps < 0:
-            raise ValueError("save_top_k and AMT_SAVE_EVERY_N_TRAIN_STEPS must be 0 or more")
+        check_least("--save-top-k", self.save_top_k, 0)
+        check_least("AMT_SAVE_EVERY_N_TRAIN_STEPS", self.save_every_n_train_steps, 0)
 
 
 @dataclass(frozen=True)
@@ -159,5 +174,4 @@ class WandbConfig:
 
     def __post_init__(self) -> None:
         check_name("W&B mode", self.mode, WANDB_MODES)
-        if self.examples < 0:
-            raise ValueError(f"--wandb-examples must be 0 (none) or more songs, not {self.examples}")
+        check_least("--wandb-examples", self.examples, 0)

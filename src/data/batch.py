@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..notes.note import NoteArray
 from .augment.vocoder import shift_pitch
+from .slots import SlotPlace, received, sent
 
 NOTE_COLUMNS = ("sample", "onset", "offset", "pitch", "program", "is_drum")
 """Columns of ``Batch.notes``. Onset and offset are seconds from the start of the sample's window and
@@ -74,15 +75,21 @@ class Batch:
         return Batch(**pinned)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Small tensors travel inside the message: one open file per batch instead of one for each."""
-        return {
-            name: value if name in ("audio", "moving") or value is None else value.numpy(force=True)
-            for name, value in self.__dict__.items()
-        }
+        """Small tensors travel inside the message, sound in memory that both processes have."""
+        state: dict[str, Any] = {}
+        for name, value in self.__dict__.items():
+            if value is not None:
+                value = sent(value) if name in ("audio", "moving") else value.numpy(force=True)
+            state[name] = value
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
-            self.__dict__[name] = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+            if isinstance(value, np.ndarray):
+                value = torch.from_numpy(value)
+            elif isinstance(value, SlotPlace):
+                value = received(value)
+            self.__dict__[name] = value
 
 
 @dataclass

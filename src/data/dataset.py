@@ -19,11 +19,24 @@ from .collate import notes_tensor, trim_to_bucket
 from .sampling import batch_numbers, batches_of_worker
 from .scored import ScoredSet, reference_of
 from .segments import Sample, SegmentMaker
+from .slots import AudioSlots
 from .songs import TaskView
 
 
-def collate_samples(samples: Sequence[Sample], tokenizer: NoteTokenizer, window_seconds: float) -> Batch:
-    """Samples as one batch; labels are padded to the shortest bucket that holds them all."""
+def collate_samples(
+    samples: Sequence[Sample],
+    tokenizer: NoteTokenizer,
+    window_seconds: float,
+    slots: AudioSlots | None = None,
+) -> Batch:
+    """Samples as one batch; labels are padded to the shortest bucket that holds them all.
+
+    Args:
+        samples: of the batch.
+        tokenizer: that made their labels.
+        window_seconds: length of a segment.
+        slots: where a loader process puts the sound.
+    """
     labels = np.full(
         (len(samples), tokenizer.num_channels, tokenizer.sequence_length), tokenizer.pad_id, dtype=np.int64
     )
@@ -32,7 +45,7 @@ def collate_samples(samples: Sequence[Sample], tokenizer: NoteTokenizer, window_
     fully = [sample.fully_annotated for sample in samples]
     moving = any(sample.moving is not None for sample in samples)
     return Batch(
-        audio=_stack_audio([sample.audio for sample in samples]),
+        audio=_stack_audio([sample.audio for sample in samples], slots),
         labels=torch.from_numpy(np.ascontiguousarray(trim_to_bucket(labels, tokenizer.pad_id))),
         notes=notes_tensor([sample.notes for sample in samples], window_seconds),
         dataset_index=torch.tensor([sample.dataset for sample in samples]),
@@ -42,22 +55,18 @@ def collate_samples(samples: Sequence[Sample], tokenizer: NoteTokenizer, window_
         channel_complete=torch.from_numpy(np.stack([sample.channel_complete for sample in samples])),
         num_truncated=torch.tensor(sum(sample.num_truncated for sample in samples)),
         fully_annotated=None if all(fully) else torch.tensor(fully),
-        moving=_stack_audio([sample.moving for sample in samples]) if moving else None,
+        moving=_stack_audio([sample.moving for sample in samples], slots) if moving else None,
         speeds=torch.tensor([sample.speed for sample in samples]) if moving else None,
     )
 
 
-def _stack_audio(rows: Sequence[npt.NDArray[np.float32] | None]) -> Tensor:
-    """(B, 1, S), zeros for None; in a loader process straight in shared memory, which saves a copy on the way
-    out."""
+def _stack_audio(rows: Sequence[npt.NDArray[np.float32] | None], slots: AudioSlots | None) -> Tensor:
+    """(B, 1, S), zeros for None; in a free slot where there is one."""
     size = next(len(row) for row in rows if row is not None)
     shape = (len(rows), 1, size)
-    if get_worker_info() is None:
+    audio = slots.take(shape) if slots is not None else None
+    if audio is None:
         audio = torch.empty(shape)
-    else:
-        size = 4 * shape[0] * shape[2]
-        storage = torch.UntypedStorage._new_shared(size)  # type: ignore[no-untyped-call]
-        audio = torch.empty(0).set_(storage, 0, shape, (shape[2], shape[2], 1))
     for target, row in zip(audio.numpy()[:, 0], rows, strict=True):
         target[:] = 0.0 if row is None else row
     return audio
@@ -80,11 +89,19 @@ class TrainingBatches(IterableDataset[Batch]):
         assert 0 <= rank < world_size
         self._maker = maker
         self._tokenizer = tokenizer
-        self._seconds = audio.segment_seconds
+        self._audio = audio
         self._local_batch = local_batch
         self._rank = rank
         self._world_size = world_size
         self._first_sample = first_sample
+        self.slots: AudioSlots | None = None
+        """Where loader processes put the sound of batches."""
+
+    def share_sound(self, num_workers: int, batches: int) -> AudioSlots:
+        """New ``slots`` for the loader processes that are about to be forked, so many batches for each."""
+        per_worker = 2 * batches  # a batch may have a second sound, its ``moving``
+        self.slots = AudioSlots(num_workers, per_worker, self._local_batch * self._audio.segment_samples)
+        return self.slots
 
     def __iter__(self) -> Iterator[Batch]:
         info = get_worker_info()
@@ -94,7 +111,7 @@ class TrainingBatches(IterableDataset[Batch]):
                 batch, self._first_sample, self._rank, self._world_size, self._local_batch
             )
             samples = [self._maker.make(int(number)) for number in numbers]
-            yield collate_samples(samples, self._tokenizer, self._seconds)
+            yield collate_samples(samples, self._tokenizer, self._audio.segment_seconds, self.slots)
 
 
 class EvaluationSongs(Dataset[ValidationItem]):

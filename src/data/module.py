@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import warnings
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,42 @@ from .workers import leave_signals_to_the_run, raise_file_limit, shared_memory_p
 
 MAX_EVALUATION_WORKERS = 2
 """Loader processes in evaluation: each holds whole songs, and the network is the slow part there."""
+_HELD = 3
+"""Batches of one loader process that training may hold: the last one, one ahead, and one on its way."""
+
+
+class _Loader(DataLoader[Any]):
+    """Loads in processes that do not outlive this one."""
+
+    def __iter__(self) -> Any:
+        iterator = super().__iter__()
+        atexit.register(_end_processes, weakref.ref(iterator))
+        return iterator
+
+
+def _end_processes(reference: weakref.ref[Any]) -> None:
+    """When an error ends this process in the middle of a batch, its loader processes are still there: Python
+    would send them a signal that they ignore, and wait for them for ever."""
+    iterator = reference()
+    processes = getattr(iterator, "_workers", ())
+    if iterator is not None and processes:
+        iterator._shutdown_workers()
+        for process in processes:
+            if process.is_alive():
+                process.kill()
+
+
+class _ForkedLoader(_Loader):
+    """Loads training batches whose sound stays in memory that forked loader processes share with this one."""
+
+    def __iter__(self) -> Any:
+        assert isinstance(self.dataset, TrainingBatches)
+        assert self.prefetch_factor is not None
+        slots = self.dataset.share_sound(self.num_workers, self.prefetch_factor + _HELD)
+        iterator = super().__iter__()
+        self.dataset.slots = None  # the processes have it
+        weakref.finalize(iterator, slots.close)
+        return iterator
 
 
 class TranscriptionData(pl.LightningDataModule):
@@ -149,12 +187,13 @@ class TranscriptionData(pl.LightningDataModule):
             first_sample=self.first_sample,
         )
         workers, ahead = experiment.dataio.num_workers, experiment.dataio.prefetch_factor
-        sounds = 2 if experiment.augmentation.pitch_shift_method == "device" else 1
-        problem = shared_memory_problem(
-            workers, ahead, experiment.bsz.local * experiment.audio.segment_samples * 4 * sounds
-        )
-        if problem:
-            warnings.warn(problem, UserWarning, stacklevel=2)
+        if self._context != "fork":
+            sounds = 2 if experiment.augmentation.pitch_shift_method == "device" else 1
+            problem = shared_memory_problem(
+                workers, ahead, experiment.bsz.local * experiment.audio.segment_samples * 4 * sounds
+            )
+            if problem:
+                warnings.warn(problem, UserWarning, stacklevel=2)
         return self._loader(dataset, workers)
 
     def val_dataloader(self) -> DataLoader[ValidationItem]:
@@ -178,15 +217,17 @@ class TranscriptionData(pl.LightningDataModule):
 
     def _loader(self, dataset: Any, workers: int) -> DataLoader[Any]:
         dataio = self.experiment.dataio
+        training = isinstance(dataset, TrainingBatches)
         settings: dict[str, Any] = {}
         if workers:
             raise_file_limit(1024 + 8 * workers * dataio.prefetch_factor)
             settings = {
                 "prefetch_factor": dataio.prefetch_factor,
-                "persistent_workers": dataio.persistent_workers and isinstance(dataset, TrainingBatches),
+                "persistent_workers": dataio.persistent_workers and training,
                 "multiprocessing_context": multiprocessing.get_context(self._context),
             }
-        return DataLoader(
+        kind = _ForkedLoader if training and workers and self._context == "fork" else _Loader
+        return kind(
             dataset,
             batch_size=None,
             num_workers=workers,

@@ -37,6 +37,7 @@ from .store_format import (
     StemArray,
     StoreError,
     count_programs,
+    read_array,
     update_digest,
 )
 from .store_writer import StoreWriter
@@ -110,12 +111,7 @@ class Song:
     def notes(self) -> NoteArray:
         """All notes of the song, sorted by onset."""
         path = self.folder / "notes.npy"
-        try:
-            notes: NoteArray = np.load(path, allow_pickle=False)
-        except FileNotFoundError:
-            raise StoreError(f"{path}: the file is missing; prepare the store again") from None
-        except (OSError, ValueError, EOFError) as error:
-            raise StoreError(f"{path}: cannot be read as an array ({error})") from None
+        notes: NoteArray = read_array(path)
         if notes.dtype != NOTE_DTYPE or notes.shape != (self.num_notes,):
             raise StoreError(
                 f"{path}: does not hold {self.num_notes} notes, as the index says; prepare the store again"
@@ -295,13 +291,13 @@ def _is_view(facts: Any) -> bool:
 
 def _read_index(path: Path, split: str, facts: Any, problems: list[str]) -> npt.NDArray[np.void] | None:
     file = path / "index" / f"{split}.npy"
-    try:
-        rows: npt.NDArray[np.void] = np.load(file, allow_pickle=False)
-    except FileNotFoundError:
+    if not file.is_file():
         problems.append(f"index/{split}.npy is missing")
         return None
-    except (OSError, ValueError) as error:
-        problems.append(f"index/{split}.npy cannot be read ({error})")
+    try:
+        rows: npt.NDArray[np.void] = read_array(file)
+    except StoreError as error:
+        problems.append(str(error))
         return None
     names = ("song_id", *(name for name, _ in INDEX_FIELDS))
     if rows.ndim != 1 or rows.dtype.names is None or not set(names) <= set(rows.dtype.names):

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from .store_format import StemArray, StoreError
+from .store_format import StemArray, StoreError, read_array
 
 ARRAY = "npy"
 FLAC = "flac"
@@ -43,12 +43,7 @@ def open_stems(folder: Path, coding: str, num_stems: int, num_samples: int) -> S
     if coding == FLAC:
         return read_part(folder, coding, (num_stems, num_samples), 0, num_samples, range(num_stems))
     path = folder / ARRAY_FILE
-    try:
-        stems: StemArray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise StoreError(f"{path}: the file is missing; prepare the store again") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise StoreError(f"{path}: cannot be read as an array ({error})") from None
+    stems: StemArray = read_array(path, "r")
     if stems.dtype != np.int16 or stems.shape != (num_stems, num_samples):
         raise StoreError(
             f"{path}: holds {stems.dtype} {stems.shape}, the index says int16 "

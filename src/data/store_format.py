@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,22 @@ SONG_HASHES = "songs"
 
 class StoreError(ValueError):
     """A store that is missing, broken or of another version."""
+
+
+def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> npt.NDArray[Any]:
+    """The array in a file of a store.
+
+    Raises:
+        StoreError: the file is missing or damaged; the message names it.
+    """
+    try:
+        array: npt.NDArray[Any] = np.load(path, mmap_mode, allow_pickle=False)
+    except FileNotFoundError:
+        raise StoreError(f"{path}: the file is missing; prepare the store again") from None
+    except Exception as error:  # a damaged header can lead to any
+        detail = " ".join(str(error).split())[:200]
+        raise StoreError(f"{path}: cannot be read as an array ({detail})") from None
+    return array
 
 
 def to_int16(audio: npt.NDArray[np.float32]) -> npt.NDArray[np.int16]:

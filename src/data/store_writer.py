@@ -40,7 +40,8 @@ class StoreWriter:
         flac: store the stems as FLAC: about half the room, several times the CPU time to read.
         facts: further plain values for ``store.json``.
         resume: what is written stays when writing is broken off, and the next writer that resumes goes on
-            with it (see :attr:`songs_folder`). Splits then have a hash over the hashes of their songs.
+            with it (see :attr:`songs_folder`; notes of what is finished have a place in :attr:`folder`).
+            Splits then have a hash over the hashes of their songs.
 
     Raises:
         ValueError: when ``path`` exists and ``overwrite`` is False, or another process resumes it now.
@@ -73,22 +74,27 @@ class StoreWriter:
         self._programs: dict[str, Counter[int]] = {}
         """How many notes each song has of each program (128: drums)."""
         self._open = True
+        self.folder: Path
+        """The temporary folder, until the store is closed."""
         if not overwrite:
             self._refuse_existing()
+        if self.path.parent.exists() and not self.path.parent.is_dir():
+            raise ValueError(f"{self.path.parent}: is no folder, so no data set can be written into it")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(self.path)
         self._lock: int | None = None
+        own = f".{self.path.name}.{socket.gethostname()}.{os.getpid()}"
+        self._replaced = self.path.parent / f"{own}.replaced"
         if resume:
-            self._temporary = self.path.parent / f".{self.path.name}.unfinished"
-            self._temporary.mkdir(exist_ok=True)
-            self._take_lock()
+            self.folder = self.path.parent / f".{self.path.name}.unfinished"
+            self._lock = self._take_lock()
         else:
-            own = f".{self.path.name}.{socket.gethostname()}.{os.getpid()}.partial"
-            self._temporary = self.path.parent / own
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            self._temporary.mkdir()
-        self.songs_folder.mkdir(exist_ok=True)
-        (self._temporary / "index").mkdir(exist_ok=True)
+            self.folder = self.path.parent / f"{own}.partial"
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir()
+        self._store = self.folder / "store"
+        self.songs_folder.mkdir(parents=True, exist_ok=True)
+        (self._store / "index").mkdir(exist_ok=True)
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -102,14 +108,9 @@ class StoreWriter:
             self.abort()
 
     @property
-    def folder(self) -> Path:
-        """The temporary folder, until the store is closed."""
-        return self._temporary
-
-    @property
     def songs_folder(self) -> Path:
         """Where the songs of the store to be lie, one folder each."""
-        return self._temporary / "songs"
+        return self._store / "songs"
 
     def add_split(self, split: str) -> None:
         """Make ``split`` exist even when no song is added to it."""
@@ -221,12 +222,23 @@ class StoreWriter:
         """Write the index and put the finished store in its place."""
         if not self._open:
             return
+        try:
+            self._write_header()
+            self._open = False
+            self._take_name()
+        except BaseException:
+            self.abort()
+            raise
+        self._release_lock()
+
+    def _write_header(self) -> None:
+        """Write the index and ``store.json``."""
         splits: dict[str, dict[str, Any]] = {}
         for split, rows in self._rows.items():
             width = max((len(row[0]) for row in rows), default=1)
             dtype = np.dtype([("song_id", f"<U{width}"), *INDEX_FIELDS])
             table = np.array(rows, dtype=dtype)
-            np.save(self._temporary / "index" / f"{split}.npy", table, allow_pickle=False)
+            np.save(self._store / "index" / f"{split}.npy", table, allow_pickle=False)
             programs: Counter[int] = Counter()
             for row in rows:
                 programs.update(self._programs[row[0]])
@@ -253,42 +265,47 @@ class StoreWriter:
         }
         if self.coding != ARRAY:
             header["audio"] = self.coding
-        write_json(self._temporary / "store.json", {**self._facts, **header})
-        self._open = False
-        self._release_lock()
+        write_json(self._store / "store.json", {**self._facts, **header})
+
+    def _take_name(self) -> None:
+        """Give the finished store its name."""
         if not self._overwrite:
             self._refuse_existing()
-        replaced = None
         if self.path.exists():
-            replaced = self._temporary.with_suffix(".replaced")
-            shutil.rmtree(replaced, ignore_errors=True)
-            os.rename(self.path, replaced)
-        os.rename(self._temporary, self.path)
-        if replaced is not None:
-            shutil.rmtree(replaced, ignore_errors=True)
+            os.rename(self.path, self._replaced)
+        try:
+            os.rename(self._store, self.path)
+        except OSError:
+            if self._replaced.exists():
+                os.rename(self._replaced, self.path)
+            raise
+        for folder in (self.folder, self._replaced):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def abort(self) -> None:
         """Throw away what was written; a writer that resumes keeps finished songs for the next."""
         self._open = False
-        if self._resume:
-            if not any(self.songs_folder.iterdir()):
-                shutil.rmtree(self._temporary, ignore_errors=True)
-            self._release_lock()
-        else:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        if not (self._resume and self.songs_folder.is_dir() and any(self.songs_folder.iterdir())):
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self._release_lock()
 
-    def _take_lock(self) -> None:
-        self._lock = os.open(self._temporary / _LOCK, os.O_RDWR | os.O_CREAT)
-        try:
-            take_lock(self._lock, f"{self.path}: another process is preparing it; wait for it or stop it")
-        except ValueError:
-            os.close(self._lock)
-            self._lock = None
-            raise
+    def _take_lock(self) -> int:
+        """Lock the temporary folder, made where it is not there."""
+        path = self.folder / _LOCK
+        while True:
+            self.folder.mkdir(exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT)
+            try:
+                take_lock(lock, f"{self.path}: another process is preparing it; wait for it or stop it")
+                if path.exists() and os.path.samestat(os.fstat(lock), path.stat()):
+                    return lock
+            except BaseException:
+                os.close(lock)
+                raise
+            os.close(lock)  # who held it has finished and removed it
 
     def _release_lock(self) -> None:
         if self._lock is not None:
-            (self._temporary / _LOCK).unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = None
 

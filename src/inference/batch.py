@@ -19,6 +19,7 @@ from .files import atomic_path, printable, remove_unfinished
 from .find import find_checkpoint
 from .outputs import check_formats, output_path
 from .planning import Job, plan_jobs
+from .predict import dropped
 from .progress_bar import ProgressBar, real_time
 
 REPORT = "report"
@@ -123,8 +124,8 @@ def _each_device(names: Sequence[str]) -> list[str]:
 
 def _say(outcome: Outcome) -> None:
     if outcome.ok:
-        dropped = f", {outcome.malformed} malformed tokens dropped" if outcome.malformed else ""
-        line = f"{outcome.audio}: {outcome.notes} notes in {outcome.duration:.1f} s{dropped}"
+        faults = dropped(outcome.malformed)
+        line = f"{outcome.audio}: {outcome.notes} notes in {outcome.duration:.1f} s{faults}"
     else:
         line = f"{outcome.audio}: not transcribed: {outcome.reason}"
     print(printable(line), file=sys.stdout if outcome.ok else sys.stderr, flush=True)
@@ -154,6 +155,7 @@ def _write_report(
                 "malformed": known.malformed,
                 "outputs": [os.path.relpath(path, out) for path in known.outputs],
                 "reason": known.reason,
+                "remarks": list(known.remarks),
             }
         )
     counts = {
@@ -166,6 +168,7 @@ def _write_report(
     table = io.StringIO()
     writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(row | {"outputs": " | ".join(row["outputs"])} for row in rows)
+    lists = ("outputs", "remarks")
+    writer.writerows(row | {name: " | ".join(row[name]) for name in lists} for row in rows)
     with atomic_path(out / f"{REPORT}.csv") as temporary:
         temporary.write_text(table.getvalue(), encoding="utf-8", errors="surrogateescape")

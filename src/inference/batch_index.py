@@ -36,6 +36,8 @@ class Outcome:
     """Path of each, and its size in bytes."""
     reason: str = ""
     """Why it could not be transcribed; empty when it was."""
+    remarks: tuple[str, ...] = ()
+    """What is odd about its sound: that it ends before its header says, and the like."""
 
     @property
     def ok(self) -> bool:
@@ -109,7 +111,10 @@ class BatchIndex:
         outputs = {self._out / name: size for name, size in entry["outputs"].items()}
         if any(not path.exists() or output_size(path) != size for path, size in outputs.items()):
             return None
-        return Outcome(job.audio, entry["notes"], entry["duration"], entry["malformed"], outputs)
+        remarks = tuple(entry.get("remarks", ()))  # entries of earlier versions have none
+        return Outcome(
+            job.audio, entry["notes"], entry["duration"], entry["malformed"], outputs, remarks=remarks
+        )
 
     def add(self, job: Job, outcome: Outcome) -> None:
         """A file is finished."""
@@ -121,6 +126,7 @@ class BatchIndex:
             "notes": outcome.notes,
             "duration": outcome.duration,
             "malformed": outcome.malformed,
+            "remarks": outcome.remarks,
         }
         self.entries[str(job.audio)] = entry
         self._write(entry)

@@ -46,11 +46,12 @@ class Work:
 
 
 def transcribe_jobs(
-    transcriber: SongTranscriber, jobs: Iterable[Job], formats: Sequence[str]
+    transcriber: SongTranscriber, jobs: Iterable[Job], formats: Sequence[str], said: list[str]
 ) -> Iterator[Outcome]:
     """Transcribe and write files whose windows share batches; in the order in which they are complete.
 
-    Jobs are taken when their turn comes. A broken file is an outcome, not an exception.
+    Jobs are taken when their turn comes. A broken file is an outcome, not an exception. Of the warnings in
+    ``said`` each file takes its own.
     """
     taken: list[Job] = []
 
@@ -61,6 +62,7 @@ def transcribe_jobs(
 
     for number, song in transcriber.transcribe_songs(songs()):
         job = taken[number]
+        remarks = _take_remarks(said, job.audio)
         if isinstance(song, Exception):
             yield Outcome(job.audio, reason=reason_of(song, job.audio))
             continue
@@ -70,7 +72,17 @@ def transcribe_jobs(
         except (ValueError, OSError) as error:
             yield Outcome(job.audio, reason=reason_of(error, job.audio))
             continue
-        yield Outcome(job.audio, len(song.notes), song.duration, sum(song.errors.values()), sizes)
+        yield Outcome(
+            job.audio, len(song.notes), song.duration, sum(song.errors.values()), sizes, "", remarks
+        )
+
+
+def _take_remarks(said: list[str], audio: Path) -> tuple[str, ...]:
+    """The warnings that begin with the name of a file, without it."""
+    before = f"{audio}: "
+    own = tuple(text.removeprefix(before) for text in said if text.startswith(before))
+    said[:] = [text for text in said if not text.startswith(before)]
+    return own
 
 
 def run_jobs(work: Work, jobs: Sequence[Job]) -> Iterator[Outcome]:
@@ -86,21 +98,23 @@ def run_jobs(work: Work, jobs: Sequence[Job]) -> Iterator[Outcome]:
 
     transcriber = load_transcriber(work.checkpoint, work.choices, device=work.devices[0])
     print(describe(transcriber), flush=True)
-    with _warnings_as_notes():
-        yield from transcribe_jobs(transcriber, jobs, work.formats)
+    with _warnings_as_notes() as said:
+        yield from transcribe_jobs(transcriber, jobs, work.formats, said)
 
 
 @contextmanager
-def _warnings_as_notes() -> Iterator[None]:
-    """Each warning about a file is a line on standard error."""
+def _warnings_as_notes() -> Iterator[list[str]]:
+    """Each warning about a file is a line on standard error, and in the list."""
+    said: list[str] = []
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
+        said.append(str(message))
         print(printable(f"note: {message}"), file=sys.stderr, flush=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
-        yield
+        yield said
 
 
 def work_in_process(connection: Connection, work: Work, device: str) -> None:
@@ -130,9 +144,9 @@ def work_in_process(connection: Connection, work: Work, device: str) -> None:
                     return
                 yield answer
 
-        with _warnings_as_notes():
+        with _warnings_as_notes() as said:
             while answer != _STOP:
-                for outcome in transcribe_jobs(transcriber, jobs(), work.formats):
+                for outcome in transcribe_jobs(transcriber, jobs(), work.formats, said):
                     connection.send(("outcome", outcome))
 
 

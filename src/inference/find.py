@@ -26,7 +26,7 @@ def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: s
         ValueError: nothing there (lists what is), or found in more than one project.
     """
     text = str(spec)
-    if Path(text).is_file():
+    if os.path.isfile(text):
         return Path(text)
     if "@" not in text and ("/" in text or text.endswith((".ckpt", ".pt", ".pth", ".safetensors"))):
         raise ValueError(f"{text} does not exist")
@@ -53,7 +53,7 @@ def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: s
 
 def _runs(log_dir: Path, experiment: str, project: str | None) -> list[Path]:
     parents = [log_dir / project] if project else sorted(p for p in log_dir.glob("*") if p.is_dir())
-    return [parent / experiment for parent in parents if (parent / experiment).is_dir()]
+    return [parent / experiment for parent in parents if os.path.isdir(parent / experiment)]
 
 
 def _no_run(log_dir: Path, experiment: str, project: str | None) -> str:

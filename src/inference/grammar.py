@@ -43,9 +43,11 @@ def find_instruments(tokenizer: NoteTokenizer, names: Sequence[str]) -> frozense
         else:
             raise unknown_name("instrument", name, [*vocabulary, DRUM_CLASS, "a program number 0 to 127"])
     if not tokenizer.written_programs(found).any():
+        every = {**vocabulary, DRUM_CLASS: (DRUM_PROGRAM,)}
+        written = [name for name, programs in every.items() if tokenizer.written_programs(programs).any()]
         raise ValueError(
-            f"--instruments {' '.join(names)}: the task {tokenizer.task.name} writes none of them; it has "
-            f"{', '.join([*vocabulary, DRUM_CLASS])}"
+            f"--instruments {' '.join(names)}: the task {tokenizer.task.name} writes none of them, but "
+            f"{', '.join(written)}"
         )
     return frozenset(found)
 

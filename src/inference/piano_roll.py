@@ -19,13 +19,14 @@ _LEFT, _TOP, _BELOW = 0.52, 0.46, 0.42
 # Inches: left of the rows, above them, below each.
 _NAMES = ("C", "C♯", "D", "E♭", "E", "F", "F♯", "G", "A♭", "A", "B♭", "B")
 _NATURAL = frozenset({0, 2, 4, 5, 7, 9, 11})
-_DRUM_LANES: tuple[tuple[str, frozenset[int]], ...] = (
+DRUM_LANES: tuple[tuple[str, frozenset[int]], ...] = (
     ("kick", frozenset({35, 36})),
     ("snare", frozenset({2, 37, 38, 39, 40})),
     ("hi-hat", frozenset({22, 26, 42, 44, 46})),
     ("toms", frozenset({41, 43, 45, 47, 48, 50, 58})),
     ("other", frozenset()),
 )
+"""Rows of the drums by the MIDI pitches in them; the last one takes all others."""
 _REFERENCE = "#c3c9d4"
 _INK = "#2b2f36"
 
@@ -63,7 +64,7 @@ def draw_piano_roll(
     rows = min(max(math.ceil(end / _ROW_SECONDS - 1e-9), 1), _MAX_ROWS)
     seconds = end / rows
     low, high = _pitch_range(everything)
-    lanes = [name for name, _ in _DRUM_LANES if any(_lane(n) == name for n in everything if n.is_drum)]
+    lanes = [name for name, _ in DRUM_LANES if any(_lane(n) == name for n in everything if n.is_drum)]
     units = (high - low + 1) + (len(lanes) + 1 if lanes else 0)
     height = min(max(units * 0.11, 2.0), 6.0)
     total = _TOP + rows * (height + _BELOW) + 0.12
@@ -96,7 +97,7 @@ def _pitch_range(notes: Sequence[Note]) -> tuple[int, int]:
 
 
 def _lane(note: Note) -> str:
-    return next((name for name, pitches in _DRUM_LANES if note.pitch in pitches), "other")
+    return next((name for name, pitches in DRUM_LANES if note.pitch in pitches), "other")
 
 
 def _lane_height(lanes: Sequence[str], name: str, low: int) -> float:

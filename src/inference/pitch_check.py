@@ -17,12 +17,15 @@ import numpy.typing as npt
 
 from ..config.model import FRAME_GROUPS, FRAME_MIN_PITCH, FRAME_NUM_PITCHES
 from ..notes.note import CHORUS_PROGRAM, SINGING_PROGRAM, Note
+from ..tokenizer.decoding import SEAM_SECONDS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 LISTEN_SECONDS = 0.6
 """Part of a note, from its onset, that is listened to."""
+_TOUCHING = 1e-6
+"""Seconds by which the end of a note and the beginning of the next may miss each other by rounding."""
 EDGE_FRAMES = 2
 """Frames at the ends of a window that are left out: they miss half of what they should hear."""
 
@@ -35,6 +38,53 @@ def voice_log_probabilities(frame_logits: Tensor, groups: Sequence[str]) -> npt.
     scores = frame_logits[..., start : start + FRAME_NUM_PITCHES + 1].float()
     chosen: npt.NDArray[np.float32] = torch.log_softmax(scores, dim=-1)[..., 1:].cpu().numpy()
     return chosen
+
+
+def is_sung(note: Note) -> bool:
+    """Whether the frame head is asked about a note."""
+    return is_voice(note.program) and not note.is_drum
+
+
+def is_voice(program: int) -> bool:
+    """Whether the frame head is asked about the notes of a program."""
+    return program in (SINGING_PROGRAM, CHORUS_PROGRAM)
+
+
+def join_notes(notes: Sequence[Note], horizon: float) -> tuple[list[Note], list[Note]]:
+    """One note where a change of pitch left two: two windows that heard one note at two pitches.
+
+    Of notes of one pitch and program that touch, those that begin less than ``SEAM_SECONDS`` apart are one;
+    any other ends where the next begins. With all notes of a song and an infinite horizon nothing waits.
+
+    Args:
+        notes: of the voice.
+        horizon: no note to come begins before this time.
+
+    Returns:
+        The notes that those to come cannot change, and those of ``notes`` that have to wait.
+    """
+    final: list[Note] = []
+    waiting: list[Note] = []
+    groups: dict[tuple[int, int], list[Note]] = {}
+    for note in sorted(notes):
+        groups.setdefault((note.program, note.pitch), []).append(note)
+    for group in groups.values():
+        current, parts = group[0], group[:1]
+        rest: list[Note | None] = [*group[1:], None]
+        for following in rest:
+            if following is not None and following.onset <= current.offset + _TOUCHING:
+                if following.onset - current.onset < SEAM_SECONDS:
+                    current = current._replace(offset=max(current.offset, following.offset))
+                    parts.append(following)
+                    continue
+                current = current._replace(offset=following.onset)
+            if max(current.offset, current.onset + SEAM_SECONDS) <= horizon:
+                final.append(current)
+            else:
+                waiting += parts
+            if following is not None:
+                current, parts = following, [following]
+    return final, waiting
 
 
 class PitchEvidence:
@@ -75,7 +125,7 @@ class PitchEvidence:
         per_second = sample_rate / self._samples_per_frame
         result = []
         for note in notes:
-            if note.program in (SINGING_PROGRAM, CHORUS_PROGRAM) and not note.is_drum:
+            if is_sung(note):
                 first = int(np.ceil(note.onset * per_second))
                 last = max(first + 1, int(min(note.offset, note.onset + LISTEN_SECONDS) * per_second))
                 first, last = first - self._first, last - self._first

@@ -54,15 +54,17 @@ def plan_jobs(
     audios: list[Path] = []
     below: list[Path] = []
     for item in inputs:
-        if item.is_dir():
+        if os.path.isdir(item):  # os.path takes names of any length
             found = _audio_below(item, out)
             if not found:
                 raise ValueError(f"{item} holds no audio file")
             audios += found
             below += [path.parent.relative_to(item) for path in found]
-        elif item.exists():
+        elif os.path.exists(item):
             audios.append(item)
             below.append(Path())
+        elif item == Path("-"):
+            raise ValueError("- is standard input, which is not read: give the path of an audio file")
         else:
             raise ValueError(f"{item} does not exist")
     if not audios:
@@ -73,7 +75,7 @@ def plan_jobs(
     if reference is not None:
         if len(audios) > 1:
             raise ValueError(f"--reference {reference} belongs to one song, but there are {len(audios)}")
-        if not reference.is_file():
+        if not os.path.isfile(reference):
             raise ValueError(f"--reference {reference} does not exist")
     references = [reference or _reference_beside(audio) for audio in audios]
     folders = [audio.parent if out is None else out / part for audio, part in zip(audios, below, strict=True)]
@@ -88,8 +90,8 @@ def plan_jobs(
 def _audio_below(root: Path, out: Path | None) -> list[Path]:
     """Audio files of a folder, broken ones too so that they are named, without what we wrote there."""
     files = [path for path in sorted(root.rglob("*")) if _is_visible(path, root)]
-    if out is not None and out.resolve() != root.resolve():
-        files = [path for path in files if out.resolve() not in path.resolve().parents]
+    if out is not None and (inside := os.path.realpath(out)) != os.path.realpath(root):
+        files = [path for path in files if inside not in map(str, Path(os.path.realpath(path)).parents)]
     inputs = {path.parent / name for path in files for name in (path.stem, path.name)}
 
     def is_output(path: Path) -> bool:
@@ -100,7 +102,7 @@ def _audio_below(root: Path, out: Path | None) -> list[Path]:
 
 
 def _is_visible(path: Path, root: Path) -> bool:
-    return path.is_file() and not any(part.startswith(".") for part in path.relative_to(root).parts)
+    return not path.is_dir() and not any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
 def _would_hide(audio: Path, folder: Path, reference: Path | None) -> bool:
@@ -112,6 +114,6 @@ def _would_hide(audio: Path, folder: Path, reference: Path | None) -> bool:
 def _reference_beside(audio: Path) -> Path | None:
     for ending in (*MIDI_ENDINGS, *(name.upper() for name in MIDI_ENDINGS)):
         for candidate in (audio.with_suffix(ending), audio.with_name(audio.name + ending)):
-            if candidate.is_file() and candidate != audio:
+            if candidate != audio and os.path.isfile(candidate):
                 return candidate
     return None

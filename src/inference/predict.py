@@ -104,6 +104,8 @@ def _task(transcriber: SongTranscriber) -> str:
 
 
 def _check_stdout(formats: Sequence[str], jobs: Sequence[Job]) -> None:
+    if sys.stdout is None:
+        raise ValueError("-o -: standard output is closed")
     if list(formats) == ["jsonl"]:
         return
     if len(formats) > 1 or formats[0] == PARTS:
@@ -213,8 +215,12 @@ def _score(reference: list[Note] | None, notes: Sequence[Note]) -> str:
 
 
 def faults(song: Transcription) -> str:
+    """How many malformed tokens of a song were dropped, in words; "" for none."""
+    return dropped(sum(song.errors.values()))
+
+
+def dropped(count: int) -> str:
     """How many malformed tokens were dropped, in words; "" for none."""
-    count = sum(song.errors.values())
     return f", {count} malformed token{'s' if count > 1 else ''} dropped" if count else ""
 
 

@@ -35,7 +35,8 @@ class ProgressBar:
             console=console,
             transient=True,
             disable=not self._has_terminal,
-            redirect_stdout=sys.stdout.isatty(),  # what goes into a pipe stays there
+            redirect_stdout=sys.stdout is not None
+            and sys.stdout.isatty(),  # what goes into a pipe stays there
         )
         self._task = self._bar.add_task(name, total=None, rate="")
         self._begun = self._said = time.monotonic()

@@ -88,8 +88,10 @@ def render_notes(notes: Sequence[Note], sample_rate: int = 16000, duration: floa
             sound = _tone(note.pitch, length, sample_rate, _TIMBRES.get(family, _PLAIN))
         stop = min(start + len(sound), total)
         mix[start:stop] += sound[: stop - start]
-    peak = np.abs(mix).max(initial=0.0)
-    return np.asarray(mix * (_PEAK / peak) if peak > 0 else mix, dtype=np.float32)
+    peak = max(mix.max(initial=0.0), -mix.min(initial=0.0))  # without a copy: songs may last hours
+    if peak > 0:
+        mix *= _PEAK / peak
+    return np.asarray(mix, dtype=np.float32)
 
 
 def write_wav(path: str | Path, audio: Samples, sample_rate: int) -> None:

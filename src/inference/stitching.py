@@ -16,7 +16,7 @@ from ..notes.cleaning import MINIMUM_SECONDS, clean_notes
 from ..notes.note import NOTE_DTYPE, Note, array_to_notes
 from ..tokenizer import NoteTokenizer
 from ..tokenizer.decoding import SEAM_SECONDS, NoteRow
-from .pitch_check import PitchEvidence
+from .pitch_check import PitchEvidence, is_sung, is_voice, join_notes
 from .windows import Windows
 
 
@@ -53,6 +53,8 @@ class Stitcher:
         self._decoder = tokenizer.song_decoder(start_from_ties)
         self._next = 0
         self._held: list[NoteRow] = []
+        self._sung: list[Note] = []
+        """Sung notes at the pitch the frame head hears, which those to come may still change."""
 
     @property
     def errors(self) -> Counter[str]:
@@ -97,8 +99,7 @@ class Stitcher:
         if self.is_complete:
             final, self._held = self._held, []
             return final
-        seams = self._starts if self._seams is None else self._seams
-        future = min(seams[self._next] - SEAM_SECONDS, self._starts[self._next])
+        future = self._future()
         sounding = self._decoder.sounding()
         ends: dict[tuple[int, int, bool], float] = {}
         for onset, offset, pitch, program, _, is_drum in self._held:
@@ -113,19 +114,37 @@ class Stitcher:
         self._held = [row for row in self._held if (row[3], row[2], row[5]) in open_keys]
         return final
 
+    def _future(self) -> float:
+        """Seconds before which the windows to come begin no note."""
+        if self.is_complete:
+            return math.inf
+        seams = self._starts if self._seams is None else self._seams
+        return min(seams[self._next] - SEAM_SECONDS, self._starts[self._next])
+
+    def _join(self, notes: Sequence[Note]) -> list[Note]:
+        """Sung notes as :func:`~.pitch_check.join_notes` gives them, when they are final, and all others."""
+        held = (row[0] for row in self._held if is_voice(row[3]))
+        sounding = (onset for key, onset in self._decoder.sounding().items() if is_voice(key[0]))
+        self._sung += filter(is_sung, notes)
+        joined, self._sung = join_notes(self._sung, min((self._future(), *held, *sounding)))
+        return [*joined, *(note for note in notes if not is_sung(note))]
+
     def _finish(self, rows: Iterable[NoteRow]) -> list[Note]:
         """Cleaned, at the pitch the frame head hears, within the sound, long enough; sorted."""
         notes = array_to_notes(clean_notes(np.array(list(rows), dtype=NOTE_DTYPE)))
         if self.evidence is not None:
-            notes = self.evidence.correct(notes, self._margin, self._sample_rate)
+            notes = self._join(self.evidence.correct(notes, self._margin, self._sample_rate))
         return sorted(note for note in map(self._within, notes) if note is not None)
 
     def _within(self, note: Note) -> Note | None:
         """A note that starts while there is sound, ended at its end (the last window is padded)."""
         if note.onset >= self.duration:
             return None
-        if note.is_drum:
-            return note
-        if note.offset > self.duration:
+        if note.offset > self.duration and not note.is_drum:
             note = note._replace(offset=self.duration)
-        return note if note.offset - note.onset >= self._shortest - 1e-9 else None
+        return note if lasts(note, self._shortest) else None
+
+
+def lasts(note: Note, shortest: float) -> bool:
+    """Whether a note is at least ``shortest`` seconds long; drums have no length and stay."""
+    return note.is_drum or note.offset - note.onset >= shortest - 1e-9

@@ -24,6 +24,7 @@ from ..config.vocabularies import class_names
 from ..model import Encoded, Transcriber, build_from
 from ..model.checkpoint_file import experiment_of, load_weights, model_weights, read_checkpoint
 from ..model.decoder import Constraint, DecoderWeights, DecodingOptions, Row, decode_stream
+from ..model.decoder.choice import short_length
 from ..model.decoder.products import resolve_precision
 from ..notes.note import Note
 from ..tokenizer import NoteTokenizer
@@ -71,7 +72,9 @@ class SongTranscriber:
     Attributes:
         experiment: the configuration of the run the network is from.
         tokenizer: its tokens.
+        choices: how it decodes, as it was asked for.
         model: the network in eval mode, on ``device``.
+        class_names: name of the class of each program, for tracks and lists.
         source: the checkpoint file, or ``None`` for a network that was not loaded.
         num_weights: tensors loaded from the file.
     """
@@ -89,6 +92,7 @@ class SongTranscriber:
     ) -> None:
         self.experiment = experiment
         self.tokenizer = tokenizer
+        self.choices = choices
         self.device = torch.device(device)
         self.model = model.to(self.device).eval()
         self.batch_size = choices.batch_size or experiment.bsz.test
@@ -105,9 +109,21 @@ class SongTranscriber:
         self.min_note_ms = choices.min_note_ms
         names = class_names(tokenizer.task.program_vocab)
         # Voices keep the names by which read_midi knows them.
-        self._class_names = {p: name for p, name in names.items() if p not in VOICE_PROGRAMS}
+        self.class_names = {p: name for p, name in names.items() if p not in VOICE_PROGRAMS}
         self.source = source
         self.num_weights = num_weights
+
+    def with_choices(self, choices: DecodingChoices) -> SongTranscriber:
+        """The same network, not a copy of it, that decodes in another way."""
+        return SongTranscriber(
+            self.model,
+            self.experiment,
+            self.tokenizer,
+            choices,
+            device=self.device,
+            source=self.source,
+            num_weights=self.num_weights,
+        )
 
     @property
     def sample_rate(self) -> int:
@@ -185,14 +201,16 @@ class SongTranscriber:
     def _decode(self, queue: SongQueue) -> Iterator[Row]:
         """The tokens of the windows of a queue, in the order in which rows end."""
         prefix = self.tokenizer.prefix_ids(self.subtask)
+        length = self.tokenizer.sequence_length
         return decode_stream(
             DecoderWeights(self.model.decoder, self.precision),
             (self._encode(batch) for batch in queue.batches()),
             DecodingOptions(
-                self.tokenizer.sequence_length,
+                length,
                 self.tokenizer.pad_id,
                 self.tokenizer.eos_id,
                 max_rows=self.batch_size * self.tokenizer.num_channels,
+                expected_length=short_length(length) if self.tokenizer.num_channels > 1 else 0,
             ),
             constraint=self._constraint(),
             prefix=torch.tensor([prefix], device=self.device) if prefix else None,
@@ -234,7 +252,7 @@ class SongTranscriber:
             errors=song.stitcher.errors,
             num_windows=song.windows.num_windows,
             elapsed=time.perf_counter() - song.opened,
-            class_names=self._class_names,
+            class_names=self.class_names,
             name=song.name,
         )
 

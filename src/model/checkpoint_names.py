@@ -5,13 +5,17 @@ Standard library only.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+from ..config.names import named_path
 
 CHECKPOINTS = "checkpoints"
 """Folder of a run that holds its checkpoint files."""
 LAST_NAME = "last.ckpt"
 """The newest state of a run."""
 _PATH_STARTS = ("/", "./", "../", "~")
+_LONGEST_NAME = 255
 
 
 def split_exp_id(text: str) -> tuple[str, str | None]:
@@ -46,6 +50,12 @@ def check_folder_name(kind: str, name: str) -> None:
     """
     if not name.strip() or name in (".", ".."):
         raise ValueError(f"{kind} must be a name, not {name!r}")
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        raise ValueError(
+            f"{kind} is longer than the {_LONGEST_NAME} bytes of a file's name: {name[:20]!r}..."
+        )
+    if any(0xD800 <= ord(char) < 0xE000 for char in name):
+        raise ValueError(f"{kind} {name!r} is not UTF-8")
     if any(char in "/\\" or ord(char) < 32 for char in name):
         raise ValueError(
             f"{kind} {name!r} must not contain '/', '\\' or control characters: it is the name of one folder "
@@ -60,7 +70,7 @@ def find_named(folder: Path, name: str) -> Path | None:
     one, and so is one with ``/`` in it that is found from the run's folder or from the working folder.
     """
     if name.startswith(_PATH_STARTS):
-        bases = [Path(name).expanduser()]
+        bases = [named_path(name)]
     else:
         bases = [folder / name, folder / name.replace("/", "_")]
         if "/" in name:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..config import AudioConfig, ModelConfig
 from ..config.model import FRAME_GROUPS
 from .decoder import Constraint, DecoderWeights, DecodingOptions, Generated, T5Decoder, generate
+from .decoder.choice import short_length
 from .encoder import PerceiverTF, build_encoder, build_pre_encoder
 from .encoder.perceiver_tf import SPARE_FRAMES
 from .frontend import build_frontend
@@ -173,12 +174,16 @@ class Transcriber(nn.Module):
     def decoding_options(self, max_length: int | None = None, **changes: Any) -> DecodingOptions:
         """Greedy decoding with this network's special tokens; ``changes`` are fields of the options.
 
+        With several channels most rows are short: in a song most instruments rest.
+
         Raises:
             ValueError: ``max_length`` is too long for this model.
         """
         length = self.decoder.max_length if max_length is None else max_length
         if not 1 <= length <= self.decoder.max_length:
             raise ValueError(f"max_length must be 1 to {self.decoder.max_length} (-el), not {length}")
+        if self.num_channels > 1:
+            changes.setdefault("expected_length", short_length(length))
         return DecodingOptions(length, self.pad_id, self.eos_id, **changes)
 
     def decode(

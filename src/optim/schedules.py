@@ -261,6 +261,11 @@ def build_scheduler(
     if warmup_steps and not kind.warms_up:
         notices.append(f"-s {name} has no warm-up: AMT_WARMUP_STEPS has no effect")
         warmup_steps = 0
+    if warmup_steps and total_steps is not None and warmup_steps >= total_steps:
+        notices.append(
+            f"the warm-up of {warmup_steps} steps (AMT_WARMUP_STEPS) is not shorter than the run of "
+            f"{total_steps}: the rate rises all the time"
+        )
     if kind.base is not None and base != kind.base:
         notices.append(f"-s {name} has the base rate {kind.base:g}, whatever -lr and the optimizer say")
         base = kind.base

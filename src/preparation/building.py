@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
@@ -21,19 +22,21 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from soundfile import SoundFileError
 
 from ..data.store import StoreWriter
 from ..data.store_song import check_song_id, write_json, write_song
-from .plan import SongPlan, plan_splits
+from .plan import LoadedSong, SongPlan, plan_splits
 
 SHOWN_PROBLEMS = 50
 """Problems printed one by one; the rest is counted."""
 _SONGS_PER_PROCESS = 8
 """Fewer songs are read before further processes have started."""
-_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
 _DONE = "done"
-"""Folder with the fingerprint of each finished song, beside those of the store to be."""
+"""Folder with the fingerprint of each finished song, beside the store to be."""
 _WORK = "work"
 """Folder where songs are written before they take their place."""
 
@@ -84,43 +87,50 @@ class _Job:
 
     plan: SongPlan
     folder: Path
+    """Where ``_WORK`` and ``_DONE`` are."""
+    songs: Path
+    """Where finished songs go."""
     fingerprint: str
     coding: str
     sample_rate: int
 
     def __call__(self) -> _Outcome:
-        work = self.folder / _WORK / f"{self.plan.song_id}.{os.getpid()}"
-        shutil.rmtree(work, ignore_errors=True)
         song_id = self.plan.song_id
         try:
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 song = self.plan.load(self.sample_rate)
-            write_song(
-                work,
-                song_id,
-                song.stems,
-                song.stem_programs,
-                song.stem_names,
-                song.notes,
-                song.meta,
-                coding=self.coding,
-                sample_rate=self.sample_rate,
-            )
         except (ValueError, OSError) as error:
-            shutil.rmtree(work, ignore_errors=True)
-            if isinstance(error, OSError) and (error.filename is None or error.errno in _DISK_ERRORS):
-                raise DiskError(
-                    f"{self.folder.parent}: a song cannot be written ({error}); finished songs are kept: "
-                    "make room and run the same command again"
-                ) from None
             return _Outcome(song_id, str(error))
-        os.rename(work, self.folder / "songs" / song_id)
         remarks = tuple(str(item.message) for item in said)
+        work = self.folder / _WORK / f"{song_id}.{os.getpid()}"
+        try:
+            self._write(song, work, remarks)
+        except ValueError as error:
+            return _Outcome(song_id, str(error))
+        except (OSError, SoundFileError) as error:
+            raise _disk_error(self.folder.parent, error) from None
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        return _Outcome(song_id, "", remarks, song.counts)
+
+    def _write(self, song: LoadedSong, work: Path, remarks: Sequence[str]) -> None:
+        song_id = self.plan.song_id
+        write_song(
+            work,
+            song_id,
+            song.stems,
+            song.stem_programs,
+            song.stem_names,
+            song.notes,
+            song.meta,
+            coding=self.coding,
+            sample_rate=self.sample_rate,
+        )
+        os.rename(work, self.songs / song_id)
         fate = {"fingerprint": self.fingerprint, "remarks": remarks, "counts": dict(song.counts)}
         write_json(work.with_suffix(".json"), fate)
         os.rename(work.with_suffix(".json"), self.folder / _DONE / f"{song_id}.json")
-        return _Outcome(song_id, "", remarks, song.counts)
 
 
 def build_store(
@@ -128,10 +138,10 @@ def build_store(
     name: str,
     plans: Sequence[SongPlan],
     *,
-    broken: Mapping[str, str] | None = None,
+    report: BuildReport | None = None,
     splits: Sequence[str] = (),
     order: Mapping[str, Sequence[str]] | None = None,
-    workers: int | None = None,
+    processes: int | None = None,
     flac: bool = False,
     overwrite: bool = False,
     skip_broken: bool = False,
@@ -148,10 +158,10 @@ def build_store(
         path: folder of the store.
         name: of the data set.
         plans: the songs; ids are unique.
-        broken: songs that are known to be beyond reading, and why.
+        report: takes what becomes of the songs; its ``broken`` ones are known to be beyond reading.
         splits: that exist even without songs.
         order: all songs of splits, where their order is not that of the plans.
-        workers: processes that read; 1 works in this one; None is one for each core where there are songs
+        processes: that read; 1 works in this one; None is one for each core where there are songs
             enough, at most 16.
         flac: store FLAC.
         overwrite: replace a store that is there.
@@ -166,21 +176,24 @@ def build_store(
         KilledError: when a process that reads dies.
         DiskError: when the disk is full or gone.
     """
-    report = BuildReport(broken=dict(broken or {}))
+    report = report or BuildReport()
     total = len(plans) + len(report.broken)
     seen: set[str] = set()
     for plan in plans:
         check_song_id(plan.song_id, seen)
         seen.add(plan.song_id)
-    with StoreWriter(
-        path, name, sample_rate, overwrite=overwrite, flac=flac, facts=facts, resume=True
-    ) as writer:
+    with (
+        _disk_errors_in(path.parent),
+        StoreWriter(
+            path, name, sample_rate, overwrite=overwrite, flac=flac, facts=facts, resume=True
+        ) as writer,
+    ):
         jobs = _open_jobs(writer, plans, report)
         columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         quiet = console is None or console.quiet
         with Progress(*columns, console=console, disable=quiet) as bar:
             task = bar.add_task("", total=len(plans), completed=report.reused)
-            for outcome in _run(jobs, default_workers(len(jobs)) if workers is None else workers):
+            for outcome in _run(jobs, default_processes(len(jobs)) if processes is None else processes):
                 if outcome.error:
                     report.broken[outcome.song_id] = outcome.error
                 report.remarks += outcome.remarks
@@ -195,9 +208,41 @@ def build_store(
                 + first_lines(report.broken)
             )
         _arrange(writer, _members(plans, splits, order or {}, report.broken), report)
-    for folder in (_DONE, _WORK):
-        shutil.rmtree(path / folder)
     return report
+
+
+def _disk_error(folder: Path, error: Exception) -> DiskError:
+    return DiskError(
+        f"{folder}: the data set cannot be written ({error}); finished songs are kept: make room and run "
+        "the same command again"
+    )
+
+
+@contextmanager
+def _disk_errors_in(folder: Path) -> Iterator[None]:
+    """A disk that is full or gone is a :class:`DiskError`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DISK_ERRORS:
+            raise
+        raise _disk_error(folder, error) from None
+
+
+def print_outcome(
+    console: Console, report: BuildReport, further: Mapping[str, Sequence[str]] | None = None
+) -> None:
+    """What was repaired and counted, left out, and remarked, each with its title, and ``further`` lists."""
+    for what, count in report.counts.items():
+        console.print(f"{what}: {count:,}", highlight=False)
+    left_out = [f"{song}: {reason}" for song, reason in report.broken.items()]
+    for title, lines in {"left out": left_out, "remarks": report.remarks, **(further or {})}.items():
+        if lines:
+            console.print(f"{title}: {len(lines):,}", highlight=False)
+            for line in lines[:SHOWN_PROBLEMS]:
+                console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
+            if len(lines) > SHOWN_PROBLEMS:
+                console.print(f"  and {len(lines) - SHOWN_PROBLEMS:,} more", highlight=False)
 
 
 def first_lines(problems: dict[str, str]) -> str:
@@ -207,7 +252,7 @@ def first_lines(problems: dict[str, str]) -> str:
     return "".join(lines) + (f"\n  and {more} more" if more > 0 else "")
 
 
-def default_workers(num_songs: int) -> int:
+def default_processes(num_songs: int) -> int:
     """Processes that read so many songs: one for each core, at most 16."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(16, cores, num_songs // _SONGS_PER_PROCESS))
@@ -226,9 +271,10 @@ def _open_jobs(writer: StoreWriter, plans: Sequence[SongPlan], report: BuildRepo
         if missing:
             report.broken[plan.song_id] = f"{missing[0]}: the file is missing"
             continue
-        job = _Job(plan, folder, _fingerprint(plan, writer), writer.coding, writer.sample_rate)
+        fingerprint = _fingerprint(plan, writer)
+        job = _Job(plan, folder, writer.songs_folder, fingerprint, writer.coding, writer.sample_rate)
         fate = _read_fate(folder / _DONE / f"{plan.song_id}.json")
-        song = folder / "songs" / plan.song_id
+        song = writer.songs_folder / plan.song_id
         if song.is_dir() and fate.get("fingerprint") == job.fingerprint:
             kept.add(plan.song_id)
             report.reused += 1
@@ -236,7 +282,7 @@ def _open_jobs(writer: StoreWriter, plans: Sequence[SongPlan], report: BuildRepo
             report.counts.update(fate["counts"])
         else:
             jobs.append(job)
-    for item in (folder / "songs").iterdir():
+    for item in writer.songs_folder.iterdir():
         if item.name not in kept:
             shutil.rmtree(item)
     return jobs
@@ -257,20 +303,20 @@ def _fingerprint(plan: SongPlan, writer: StoreWriter) -> str:
     return sha256(repr((states, how, writer.coding, writer.sample_rate)).encode()).hexdigest()
 
 
-def _run(jobs: Sequence[_Job], workers: int) -> Iterator[_Outcome]:
-    if workers <= 1 or len(jobs) <= 1:
+def _run(jobs: Sequence[_Job], processes: int) -> Iterator[_Outcome]:
+    if processes <= 1 or len(jobs) <= 1:
         for job in jobs:
             yield job()
         return
     context = multiprocessing.get_context("spawn")
     # Ctrl-C reaches all processes; the songs in the works are finished and the first process says so.
     ignored = (signal.SIGINT, signal.SIG_IGN)
-    with ProcessPoolExecutor(min(workers, len(jobs)), context, signal.signal, ignored) as pool:
+    with ProcessPoolExecutor(min(processes, len(jobs)), context, signal.signal, ignored) as pool:
         rest = iter(jobs)
         waiting: set[Future[_Outcome]] = set()
         try:
             while True:
-                for job in islice(rest, 4 * workers - len(waiting)):
+                for job in islice(rest, 4 * processes - len(waiting)):
                     waiting.add(pool.submit(job))
                 if not waiting:
                     return
@@ -280,7 +326,7 @@ def _run(jobs: Sequence[_Job], workers: int) -> Iterator[_Outcome]:
         except BrokenProcessPool:
             raise KilledError(
                 "a process that reads songs was killed, likely because the machine has too little memory; "
-                f"run the same command again with fewer processes than {workers}: finished songs are kept"
+                f"run the same command again with fewer processes than {processes}: finished songs are kept"
             ) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

@@ -18,7 +18,7 @@ from ..data.segments import TrainingSet
 from ..data.sources import open_presets
 from ..data.store import SongStore
 from ..tokenizer import NoteTokenizer
-from .building import default_workers
+from .building import default_processes
 from .check_song import SongFacts, look_at
 from .fingerprints import same_notes, same_sound
 
@@ -162,7 +162,7 @@ def check_splits(
     jobs = list({(str(i.store.path), song): (str(i.store.path), i.split, n) for i, n, song in rows}.values())
     keys = list({(str(item.store.path), song): None for item, _, song in rows})
     if processes is None:
-        processes = default_workers(len(jobs))
+        processes = default_processes(len(jobs))
     columns = (TextColumn("checking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     facts: dict[tuple[str, str], SongFacts] = {}
     with Progress(*columns, console=Console(stderr=True), disable=not progress) as bar:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import unicodedata
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ..audio import is_audio_file, looks_like_audio
-from ..notes.note import DRUM_PROGRAM
+from .folders import each_folder, name_below, readable
 from .song_files import MIDI_SUFFIXES, SongFiles, StemFile, read_song
 from .stem_names import programs_of_name
 from .write import (
@@ -17,6 +15,7 @@ from .write import (
     PreparationReport,
     Shares,
     check_name,
+    check_program,
     fit_notes,
     seed_for,
     split_of,
@@ -24,9 +23,6 @@ from .write import (
 )
 
 __all__ = ["PreparationReport", "find_pairs", "fit_notes", "prepare_folder", "seed_for", "split_of"]
-
-TRANSCRIBED = "_transcribed"
-"""Ending of the names of transcriptions beside their sound (``ENDING`` of ``inference.planning``)."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +86,7 @@ def prepare_folder(
     if not source.is_dir():
         raise ValueError(f"{source}: is no folder")
     check_name(name)
-    if program is not None and not 0 <= program <= DRUM_PROGRAM:
-        raise ValueError(f"program {program} must lie in 0 to 127, or be 128 for drums")
+    check_program(program)
     shares = Shares(validation_share, test_share, seed)
     report = PreparationReport()
     if stems:
@@ -135,18 +130,10 @@ def find_pairs(source: Path, report: PreparationReport) -> list[Pair]:
     """All pairs below ``source``, sorted by name; files without a partner go into the report."""
     midis: dict[str, list[Path]] = {}
     others: dict[str, list[Path]] = {}
-    for folder, folders, files in os.walk(source):
-        folders.sort()
-        for file in sorted(files):
-            path = Path(folder) / file
-            if file.startswith("."):
-                continue
-            name = readable(path.relative_to(source).with_suffix("").as_posix())
-            if is_transcription(path, files):
-                report.remarks.append(f"{path}: left out, a transcription that predict.py wrote")
-                continue
+    for _, paths in each_folder(source, report):
+        for path in paths:
             table = midis if path.suffix.lower() in MIDI_SUFFIXES else others
-            table.setdefault(name, []).append(path)
+            table.setdefault(name_below(source, path.with_suffix("")), []).append(path)
     pairs = []
     for name, found in sorted(midis.items()):
         audio = [path for path in others.pop(name, []) if _is_sound(path)]
@@ -172,9 +159,7 @@ def find_stem_songs(source: Path, report: PreparationReport) -> dict[str, SongFi
     songs: dict[str, SongFiles] = {}
     used: set[Path] = set()
     midis: list[Path] = []
-    for folder, folders, files in os.walk(source):
-        folders.sort()
-        paths = [Path(folder) / file for file in sorted(files) if not file.startswith(".")]
+    for folder, paths in each_folder(source, report):
         own = [path for path in paths if path.suffix.lower() in MIDI_SUFFIXES]
         midis += own
         audio: dict[str, Path] = {}
@@ -191,11 +176,11 @@ def find_stem_songs(source: Path, report: PreparationReport) -> dict[str, SongFi
             for stem, path in audio.items()
         )
         shared = [path for stem, path in notes.items() if stem not in audio]
-        shared += [Path(folder).with_suffix(suffix) for suffix in MIDI_SUFFIXES if Path(folder) != source]
+        shared += [folder.with_name(folder.name + suffix) for suffix in MIDI_SUFFIXES if folder != source]
         shared = [path for path in shared if path.is_file()]
-        name = readable(Path(folder).relative_to(source).as_posix())
+        name = name_below(source, folder)
         if len(shared) > 1:
-            report.skipped[name] = (
+            report.broken[name] = (
                 f"{folder}: several MIDI files belong to no stem: {', '.join(path.name for path in shared)}; "
                 "leave one, or name them after their stems"
             )
@@ -210,14 +195,3 @@ def find_stem_songs(source: Path, report: PreparationReport) -> dict[str, SongFi
 
 def _is_sound(path: Path) -> bool:
     return is_audio_file(path) or looks_like_audio(path)
-
-
-def readable(name: str) -> str:
-    """NFC; bytes that are no UTF-8 become replacement characters."""
-    return unicodedata.normalize("NFC", name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
-
-
-def is_transcription(path: Path, files: list[str]) -> bool:
-    """Whether ``path`` is what predict.py writes beside a song of its folder: ``song_transcribed.mid``."""
-    own = path.stem.removesuffix(TRANSCRIBED)
-    return own != path.stem and any(Path(file).stem == own for file in files)

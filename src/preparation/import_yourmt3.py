@@ -51,7 +51,7 @@ def import_yourmt3(
     data_home: Path,
     *,
     only: Sequence[str] = (),
-    workers: int | None = None,
+    processes: int | None = None,
     flac: bool = False,
     overwrite: bool = False,
     skip_broken: bool = False,
@@ -66,7 +66,7 @@ def import_yourmt3(
         source: folder with ``yourmt3_indexes`` and the ``*_yourmt3_16k`` folders, wherever it lies now.
         data_home: where the stores go.
         only: names of data sets; empty for all.
-        workers: processes that read; None is one for each core, at most 16.
+        processes: that read; None is one for each core, at most 16.
         flac: store FLAC.
         overwrite: build stores again that are there; else they are left as they are.
         skip_broken: leave out songs with problems instead of refusing all.
@@ -105,7 +105,7 @@ def import_yourmt3(
                 data_home / name,
                 report,
                 console,
-                workers=workers,
+                processes=processes,
                 flac=flac,
                 overwrite=overwrite,
             )
@@ -134,7 +134,7 @@ def _write_store(
     report: ImportReport,
     console: Console,
     *,
-    workers: int | None,
+    processes: int | None,
     flac: bool,
     overwrite: bool,
 ) -> None:
@@ -156,7 +156,7 @@ def _write_store(
         name,
         plans,
         order={split: [ids[song] for song in dict.fromkeys(songs)] for split, songs in splits.items()},
-        workers=workers,
+        processes=processes,
         flac=flac,
         overwrite=overwrite,
         skip_broken=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from ..config.names import nearest
 from ..data.songs import UNKNOWN_INSTRUMENTS
 from ..data.strict_json import read_json
 from .manifest_row import Row
+from .note_lists import notes_from_rows
 from .song_files import SongFiles, StemFile, read_song
 from .write import (
     SPLITS,
@@ -147,21 +149,23 @@ def _csv_rows(path: Path) -> tuple[dict[str, str], list[tuple[str, dict[str, Any
     except FileNotFoundError:
         raise ValueError(f"{path}: the file is missing") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{path}: the file is not UTF-8 text") from None
-    lines = text.splitlines(keepends=True)
+        raise ValueError(f"{path}: the file is not UTF-8 text; save it as such (CSV UTF-8)") from None
     if not text.strip():
         raise ValueError(f"{path}: the file is empty")
-    mark = max(",;\t", key=lines[0].count)
-    reader = csv.reader(lines, delimiter=mark)
-    header = [cell.strip() for cell in next(reader)]
+    mark = max(",;\t", key=text.lstrip().splitlines()[0].count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
+    try:
+        table = [(f"line {reader.line_num}", cells) for cells in reader if any(map(str.strip, cells))]
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}: line {reader.line_num} or one above it has a quote without its partner ({error})"
+        ) from None
+    header = [cell.strip().lower() for cell in table[0][1]]
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise ValueError(f"{path}: line 1 names {', '.join(twice)} twice")
     rows = []
-    for cells in reader:
-        place = f"line {reader.line_num}"
-        if not any(cell.strip() for cell in cells):
-            continue
+    for place, cells in table[1:]:
         if len(cells) > len(header) and any(cells[len(header) :]):
             raise ValueError(
                 f"{path}: {place} has {len(cells)} cells, the first line names {len(header)} columns; put "
@@ -234,7 +238,12 @@ def _song_notes(row: Row) -> tuple[Path | tuple[tuple[float, ...], ...] | None, 
     if midi is not None:
         return row.file("midi", midi), False
     if isinstance(notes, list):
-        return tuple(tuple(note) if isinstance(note, list) else (note,) for note in notes), not notes
+        listed = tuple(tuple(note) if isinstance(note, list) else (note,) for note in notes)
+        try:
+            notes_from_rows(listed)
+        except ValueError as error:
+            row.wrong(f"notes: {error}")
+        return listed, not notes
     return (row.file("notes", notes) if notes is not None else None), False
 
 

@@ -62,14 +62,18 @@ class Row:
         return found
 
     def programs(self, key: str, value: Any, last: int = DRUM_PROGRAM) -> tuple[int, ...]:
-        """Whole numbers from 0 to ``last``: a list, a number, or a text parted by ``+`` or spaces."""
+        """Whole numbers from 0 to ``last``: a list, a number, or a text parted by ``+`` or spaces.
+
+        ``100.0`` is whole, as programs that write tables have it.
+        """
         parts = value if isinstance(value, list) else re.split(r"[+\s]+", str(value).strip())
         found = []
         for part in parts:
             if part == "":
                 continue
-            if isinstance(part, (int, str)) and re.fullmatch(r"\d{1,3}", str(part)) and int(part) <= last:
-                found.append(int(part))
+            whole = re.fullmatch(r"(\d{1,3})(\.0*)?", str(part))
+            if whole is not None and int(whole[1]) <= last:
+                found.append(int(whole[1]))
             else:
                 self.wrong(f"{key} holds {part!r}; programs are whole numbers from 0 to {last}")
         return tuple(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +15,10 @@ from ..config.vocabularies import program_name
 from ..data.store import StemArray
 from ..data.store_format import to_int16
 from ..notes.note import NoteArray
-from .generic import is_transcription, readable
+from .folders import each_folder, name_below
 from .plan import LoadedSong
 from .song_files import MIDI_SUFFIXES, read_notes
-from .write import OwnSong, PreparationReport, Shares, check_name, write_songs
+from .write import OwnSong, PreparationReport, Shares, check_name, check_program, write_songs
 
 Play = Callable[[NoteArray, int], tuple[list[npt.NDArray[np.float64]], list[int], NoteArray]]
 """Plays the notes of a song: (notes, seed) to the sound (samples,) of each program at 16 kHz, the programs,
@@ -81,22 +80,15 @@ def prepare_midi(
     if not source.is_dir():
         raise ValueError(f"{source}: is no folder")
     check_name(name)
+    check_program(program)
     shares = Shares(validation_share, test_share, seed)
     report = PreparationReport()
     found: dict[str, Path] = {}
-    for folder, folders, files in os.walk(source):
-        folders.sort()
-        for file in sorted(files):
-            path = Path(folder) / file
-            if file.startswith(".") or path.suffix.lower() not in MIDI_SUFFIXES:
-                continue
-            key = readable(path.relative_to(source).with_suffix("").as_posix())
-            if is_transcription(path, files):
-                report.remarks.append(f"{path}: left out, a transcription that predict.py wrote")
-            elif key in found:
+    for _, paths in each_folder(source, report):
+        for path in paths:
+            key = name_below(source, path.with_suffix(""))
+            if path.suffix.lower() in MIDI_SUFFIXES and found.setdefault(key, path) != path:
                 report.remarks.append(f"{path}: left out, {key} has another file already")
-            else:
-                found[key] = path
     if not found:
         raise ValueError(f"{source}: no MIDI file found (.mid, .midi)")
     own = {}

@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from ..config.presets import list_presets
 from ..data.store import SongStore
-from ..notes.note import NoteArray
-from .building import NoSongError, build_store
+from ..notes.note import DRUM_PROGRAM, NoteArray
+from .building import BuildReport, NoSongError, build_store, print_outcome
 from .plan import LoadedSong, SongPlan
 
 SPLITS = ("train", "validation", "test")
-SHOWN_PROBLEMS = 20
-"""Problems printed one by one; the rest is counted."""
 
 
 @dataclass
-class PreparationReport:
-    """What became of the songs of a source."""
+class PreparationReport(BuildReport):
+    """What became of the songs of a source; its songs go by their own names."""
 
-    songs: Counter[str] = field(default_factory=Counter)
-    """Songs of each split."""
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0.0))
+    seconds: dict[str, float] = field(default_factory=dict)
     """Seconds of audio of each split."""
-    notes: Counter[str] = field(default_factory=Counter)
+    notes: dict[str, int] = field(default_factory=dict)
     """Notes of each split."""
-    notes_dropped: int = 0
-    """Notes that start after the end of their audio."""
-    notes_cut: int = 0
-    """Notes that were cut at the end of their audio."""
-    skipped: dict[str, str] = field(default_factory=dict)
-    """Name of each song that was left out, and why."""
-    remarks: list[str] = field(default_factory=list)
-    """What was wrong with songs that were kept."""
     unpaired: list[str] = field(default_factory=list)
     """Audio and MIDI files without a partner."""
 
@@ -107,6 +93,12 @@ def check_name(name: str) -> None:
         raise ValueError(f"the name {name} belongs to a data preset; choose another")
 
 
+def check_program(program: int | None) -> None:
+    """Refuse a program for all notes that is none."""
+    if program is not None and not 0 <= program <= DRUM_PROGRAM:
+        raise ValueError(f"program {program} must lie in 0 to 127, or be 128 for drums (--program)")
+
+
 @dataclass(frozen=True)
 class OwnSong:
     """A song that is to be read."""
@@ -154,12 +146,13 @@ def write_songs(
         for song_id, key in names.items()
     ]
     try:
-        built = build_store(
+        build_store(
             out,
             name,
             plans,
+            report=report,
             splits=SPLITS,
-            workers=processes,
+            processes=processes,
             overwrite=overwrite,
             skip_broken=True,
             console=Console(stderr=True, quiet=not progress),
@@ -167,15 +160,10 @@ def write_songs(
         )
     except NoSongError as error:
         raise NoSongError(f"{source}: {str(error).removeprefix(f'{name}: ')}") from None
-    report.skipped.update({names[song_id]: reason for song_id, reason in built.broken.items()})
-    report.remarks += built.remarks
-    report.notes_dropped += built.counts[NOTES_DROPPED]
-    report.notes_cut += built.counts[NOTES_CUT]
+    report.broken = {names.get(key, key): reason for key, reason in report.broken.items()}
     store = SongStore.open(out)
-    for split, count in store.splits.items():
+    for split in report.splits:
         rows = store.index(split)
-        if count:
-            report.songs[split] = count
         report.seconds[split] = float(rows["num_samples"].sum() / sample_rate)
         report.notes[split] = int(rows["num_notes"].sum())
     if progress:
@@ -209,27 +197,12 @@ def print_report(report: PreparationReport, songs: Sequence[str], shares: Shares
     table = Table("split", "songs", "minutes", "notes", title="prepared")
     for split in report.seconds:
         table.add_row(
-            split, str(report.songs[split]), f"{report.seconds[split] / 60:.1f}", str(report.notes[split])
+            split, str(report.splits[split]), f"{report.seconds[split] / 60:.1f}", str(report.notes[split])
         )
     console.print(table)
-    for title, lines in (
-        ("skipped", [f"{name}: {reason}" for name, reason in report.skipped.items()]),
-        ("remarks", report.remarks),
-        ("files without a partner", report.unpaired),
-    ):
-        if lines:
-            console.print(f"{title}: {len(lines)}")
-            for line in lines[:SHOWN_PROBLEMS]:
-                console.print(f"  {escape(line)}", highlight=False)
-            if len(lines) > SHOWN_PROBLEMS:
-                console.print(f"  and {len(lines) - SHOWN_PROBLEMS} more")
-    if report.notes_dropped or report.notes_cut:
-        console.print(
-            f"notes after the end of the audio: {report.notes_dropped} dropped; "
-            f"notes cut at the end: {report.notes_cut}"
-        )
+    print_outcome(console, report, {"files without a partner": report.unpaired})
     if shares is not None:
-        kept = [name for name in songs if name not in report.skipped]
+        kept = [name for name in songs if name not in report.broken]
         _print_empty_splits(console, report, kept, shares)
 
 
@@ -239,7 +212,7 @@ def _print_empty_splits(
     wanted = [
         split for split, share in zip(SPLITS, (1.0, shares.validation, shares.test), strict=True) if share > 0
     ]
-    empty = [split for split in wanted if not report.songs[split]]
+    empty = [split for split in wanted if not report.splits[split]]
     if not empty:
         return
     way_out = "prepare again with --overwrite and larger shares (--validation-share, --test-share)"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ..reports.charts import Series, line_chart, smooth
-from ..reports.page import Example, facts_rows, score_card, score_text, song_section, spread_text, write_page
+from ..reports.page import Example, facts_table, score_card, score_text, song_section, spread_text, write_page
 from .scoring import SplitScore
 
 MetricsRow = Mapping[str, float]
@@ -63,7 +63,7 @@ def write_report(path: str | Path, data: QuickstartResult) -> None:
         "score_chart": _score_chart(data.metrics),
         "examples": "\n".join(song_section(item) for item in data.examples),
         "songs": _song_tables(data.scores),
-        "facts": facts_rows(data.facts),
+        "facts": facts_table(data.facts),
     }
     write_page(path, data.title, _TEMPLATE, parts)
 

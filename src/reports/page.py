@@ -59,12 +59,13 @@ def _fill(template: str, parts: Mapping[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 
 
-def facts_rows(facts: Mapping[str, object]) -> str:
-    """Rows of a table of names and plain texts."""
-    return "".join(
+def facts_table(facts: Mapping[str, object]) -> str:
+    """A table of names and plain texts."""
+    rows = "".join(
         f"<tr><th>{html.escape(key)}</th><td>{html.escape(str(value))}</td></tr>"
         for key, value in facts.items()
     )
+    return f'<table class="facts"><tbody>{rows}</tbody></table>'
 
 
 def score_card(value: float, what: str, quiet: str) -> str:

@@ -18,7 +18,7 @@ from ..evaluation.pairing import pair_notes, pitches
 from ..evaluation.summary import PREFIX
 from ..notes.note import NoteArray, notes_to_array
 from .charts import Series, bar_chart, line_chart
-from .page import Example, excerpt, facts_rows, score_card, score_text, song_section, spread_text, write_page
+from .page import Example, excerpt, facts_table, score_card, score_text, song_section, spread_text, write_page
 from .result import SetResult, SongResult, TestResult
 from .run import EVERY_CLASS, ShownSong, TestRun
 from .table import KIND_NAMES, NAMES, class_rows, errors_line, set_line, share_text, shift_lines
@@ -46,7 +46,7 @@ def write_result_page(path: Path, run: TestRun) -> None:
         "sets": "\n".join(_set_section(result, item, tolerance) for item in result.sets),
         "examples": "\n".join(_examples(result, run)),
         "songs": "\n".join(_song_table(result, item) for item in result.sets),
-        "facts": facts_rows(_facts(result)),
+        "facts": facts_table(_facts(result)),
     }
     write_page(path, f"Test of {result.name}", _TEMPLATE, parts)
 
@@ -103,7 +103,7 @@ def _score_table(result: TestResult) -> str:
         cells = "".join(_score_cell(result, f"{mean}{key}", f"{pooled}{key}") for key in shown)
         rows.append(f"<tr><th>{html.escape(name)}</th>{cells}</tr>")
     return (
-        f'<table class="scores figures"><thead><tr><th></th>{head}</tr></thead>'
+        f'<table class="figures"><thead><tr><th></th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
 
@@ -114,7 +114,7 @@ def _score_cell(result: TestResult, mean: str, pooled: str) -> str:
         return "<td>–</td>"
     micro = result.metrics.get(f"{PREFIX}{pooled}")
     more = "" if micro is None else f' <span class="quiet">({score_text(micro.value)})</span>'
-    return f'<td class="main">{score_text(metric.value)}{more}{spread_text(metric.low, metric.high)}</td>'
+    return f"<td>{score_text(metric.value)}{more}{spread_text(metric.low, metric.high)}</td>"
 
 
 def _set_section(result: TestResult, item: SetResult, tolerance: float) -> str:
@@ -127,21 +127,22 @@ def _set_section(result: TestResult, item: SetResult, tolerance: float) -> str:
         f'<div class="two"><div class="panel"><h3>Where the notes went</h3>{_stack(errors)}',
         f'<p class="quiet">{html.escape(errors_line(errors))}</p></div>',
         f'<div class="panel"><h3>How early or late</h3>{_timing(errors, tolerance)}</div></div>',
-        '<div class="panel wide" style="margin-top:16px"><h3>By class</h3>',
+        '<div class="panel wide"><h3>By class</h3>',
         f"{_class_table(result, item, errors)}</div>",
     ]
     confusion = _confusion(errors)
     if confusion:
         parts.append(
-            '<div class="panel wide" style="margin-top:16px"><h3>Which instrument was taken for which</h3>'
-            f'{confusion}<p class="quiet" style="margin-top:10px">Rows: the instrument class of the '
-            "reference note; columns: that of the estimated note with its onset and pitch.</p></div>"
+            '<div class="panel wide"><h3>Which instrument was taken for which</h3>'
+            f'{confusion}<p class="quiet">Rows: the instrument class of the '
+            "reference note; columns: that of the estimated note with its onset and pitch. Notes "
+            "without such a partner are in the last column and the last row.</p></div>"
         )
     if item.octave_shift or item.label_shift:
         parts.append(_shifts(item))
     if item.failures:
-        rows = facts_rows({failure.song_id: failure.reason for failure in item.failures})
-        parts.append(f'<div class="panel wide"><h3>Not scored</h3><table><tbody>{rows}</tbody></table></div>')
+        reasons = facts_table({failure.song_id: failure.reason for failure in item.failures})
+        parts.append(f'<div class="panel wide"><h3>Not scored</h3>{reasons}</div>')
     return "\n".join(parts)
 
 
@@ -208,7 +209,7 @@ def _confusion(errors: NoteErrors) -> str:
         return ""
     names = {n: errors.classes[n] if errors.classes[n] != OTHER_CLASS else "no class" for n in used}
     columns, rows = [*used, -1], [*used, -1]
-    head = "".join(f"<th>{html.escape(names.get(n, 'missed'))}</th>" for n in columns)
+    head = "".join(f"<th>{html.escape(names.get(n, 'not found'))}</th>" for n in columns)
     body = []
     for row in rows:
         total = int(table[row].sum()) or 1
@@ -224,14 +225,14 @@ def _confusion(errors: NoteErrors) -> str:
                 f'<td style="background:color-mix(in srgb, var({colour}) {strength:.0f}%, transparent)" '
                 f'title="{100 * count / total:.1f} % of the row">{count or ""}</td>'
             )
-        body.append(f"<tr><th>{html.escape(names.get(row, 'invented'))}</th>{''.join(cells)}</tr>")
+        body.append(f"<tr><th>{html.escape(names.get(row, 'not there'))}</th>{''.join(cells)}</tr>")
     return (
         f'<table class="heat"><thead><tr><th></th>{head}</tr></thead><tbody>{"".join(body)}</tbody></table>'
     )
 
 
 def _shifts(item: SetResult) -> str:
-    parts = ['<div class="two" style="margin-top:16px">']
+    parts = ['<div class="two">']
     if item.octave_shift:
         classes = dict.fromkeys(row.classes for row in item.octave_shift)
         series = [

@@ -39,6 +39,8 @@ from .systems import Estimate, ScoredSong, System
 
 OCTAVE_SHIFTS = (-24, -12, 0, 12, 24)
 EVERY_CLASS = "all"
+MIDI_FOLDER = "midi"
+"""Folder of the estimates that were written, in that of the results."""
 Progress = Callable[[int, int, float], None]
 """Called with the songs done, those in all, and the seconds of sound that were done."""
 
@@ -182,8 +184,10 @@ class _SetRun:
         return [self._found[place] for place in sorted(self._found)]
 
     def run(self) -> Iterator[float]:
-        """Score every song; the seconds of each as it is done."""
+        """Score every song; the seconds of sound of each as it is done, 0 without a readable reference."""
         places, items = self._references()
+        for _ in self._failures:
+            yield 0.0
         for number, found in self._system.estimate(items):
             place, item = places[number], items[number]
             if isinstance(found, Exception):
@@ -264,7 +268,7 @@ class _SetRun:
             return Path(os.path.relpath(found.file, self._out)).as_posix()
         if not self._plan.write_midi:
             return ""
-        path = self._out / "midi" / self._scored.name / f"{item.song.song_id}.mid"
+        path = self._out / MIDI_FOLDER / self._scored.name / f"{item.song.song_id}.mid"
         with atomic_path(path) as temporary:
             write_midi(found.notes, temporary, track_names=found.class_names)
         return path.relative_to(self._out).as_posix()

@@ -11,7 +11,7 @@ from ..inference.progress_bar import ProgressBar
 from .plan import TestPlan
 from .result import StoredResult, stored_result, write_result, write_songs
 from .result_page import write_result_page
-from .run import run_test
+from .run import MIDI_FOLDER, run_test
 from .systems import System
 from .table import make_console, print_result
 
@@ -59,6 +59,7 @@ def score_system(
     write_songs(out / SONGS, run.result)
     write_result_page(out / PAGE, run)
     print_result(run.result, make_console())
-    print(f"\n{out / RESULT}, {SONGS}, {PAGE}{', midi/' if (out / 'midi').is_dir() else ''}")
+    writes_midi = any(song.midi.startswith(f"{MIDI_FOLDER}/") for song in run.result.songs)
+    print(f"\n{out / RESULT}, {SONGS}, {PAGE}{', midi/' if writes_midi else ''}")
     failed = any(item.failures for item in run.result.sets)
     return EXIT_SONGS_FAILED if failed else EXIT_OK, stored_result(run.result.to_dict())

@@ -203,14 +203,8 @@ class FolderSystem:
 
     def estimate(self, songs: Sequence[ScoredSong]) -> Iterator[tuple[int, Estimate | Exception]]:
         """Read the file of each song; notes that the task does not transcribe are left out."""
-        files = [self._file_of(item) for item in songs]
-        if not any(files) and songs:
-            first = songs[0]
-            raise ValueError(
-                f"--estimates {self._folder} holds a file of none of the {len(songs)} songs of "
-                f"{first.set_name}; it should be named {first.song.song_id}.mid, and so on"
-            )
-        for number, (item, file) in enumerate(zip(songs, files, strict=True)):
+        for number, item in enumerate(songs):
+            file = self._file_of(item)
             if file is None:
                 yield number, ValueError(f"no {item.song.song_id}.mid in {self._folder}")
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import torch
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor
 
 from ..config import Experiment
+from ..config.names import named_path
 from ..data.module import TranscriptionData
 from ..data.scored import scoring_of
 from ..data.workers import cap_workers
@@ -22,6 +24,7 @@ from ..model.checkpoint_file import read_checkpoint
 from ..model.pretrained_t5 import load_pretrained_t5
 from ..notes import Note, write_midi
 from ..tokenizer import NoteTokenizer
+from .agreement import Agreement, describe_run
 from .callbacks.average import WeightAverage
 from .callbacks.checkpoint import CustomModelCheckpoint
 from .callbacks.gate import ValidationGateByTrainLoss
@@ -159,7 +162,7 @@ def run_training(
         ):
             say(line)
     if decision.kind == "scratch" and experiment.pretrained_t5 and hardware.rank == 0:
-        for line in load_pretrained_t5(module.model, Path(experiment.pretrained_t5).expanduser()):
+        for line in load_pretrained_t5(module.model, named_path(experiment.pretrained_t5)):
             say(line)
     for remark in (
         *hardware.notes,
@@ -174,64 +177,75 @@ def run_training(
     say(_describe(experiment, plan, module))
     advisor = MemoryAdvisor(module.model, experiment, hardware, tokenizer.sequence_length)
     say(advisor.describe())
-    if hardware.rank == 0 and not dry_run:
-        if decision.set_aside and (moved := move_aside(folder.root)):
-            say(f"run: old files moved to {moved}")
-        folder.create()
-        record = {"experiment": experiment.to_dict(), "origins": dict(origins or {})}
-        try:
-            write_config(folder.root, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-        except OSError as error:  # a full disk: each checkpoint holds the configuration too
-            say(f"run: {folder.config} cannot be written ({error.strerror or error}); the run goes on")
-    loggers = (
-        []
-        if dry_run
-        else build_loggers(
-            experiment.wandb,
-            experiment.project,
-            experiment.exp_id,
-            folder.root,
-            decision.kind,
-            os.environ,
-            resume_step=decision.step if decision.kind == "resume" else None,
+    writes = hardware.rank == 0 and not dry_run
+    with folder.held() if writes else contextlib.nullcontext():
+        if writes:
+            if decision.set_aside and (moved := move_aside(folder.root)):
+                say(f"run: old files moved to {moved}")
+            folder.create()
+            record = {"experiment": experiment.to_dict(), "origins": dict(origins or {})}
+            try:
+                write_config(folder.root, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+            except OSError as error:  # a full disk: each checkpoint holds the configuration too
+                say(f"run: {folder.config} cannot be written ({error.strerror or error}); the run goes on")
+        loggers = (
+            []
+            if dry_run
+            else build_loggers(
+                experiment.wandb,
+                experiment.project,
+                experiment.exp_id,
+                folder.root,
+                decision.kind,
+                os.environ,
+                resume_step=decision.step if decision.kind == "resume" else None,
+            )
         )
-    )
-    if experiment.wandb.examples and (show := example_writer(loggers, experiment.audio.sample_rate)):
-        module.validator.show_examples(experiment.wandb.examples, show)
-    saver = CustomModelCheckpoint(experiment.checkpoint, folder.checkpoints)
-    memory = MemoryWatch(advisor, hardware.rank)
-    callbacks: list[Callback] = [ProgressLine(), saver, memory]
-    if experiment.optimizer.ema_decay:
-        callbacks.insert(0, WeightAverage(experiment.optimizer.ema_decay))
-    if val_start_loss is not None and not dry_run:
-        callbacks.append(ValidationGateByTrainLoss(val_start_loss))
-    if hardware.precision == "16-mixed":
-        callbacks.append(GradScalerMinScaleGuard(experiment.trainer.min_grad_scale))
-    one_step = OneStep()
-    if dry_run:
-        callbacks = [one_step, *(callback for callback in callbacks if callback is not saver)]
-    elif lr_monitor:
-        callbacks.append(LearningRateMonitor("step"))
-    trainer = build_trainer(
-        experiment,
-        hardware,
-        replace(plan, max_steps=None) if only_validates else plan,
-        callbacks=callbacks,
-        loggers=loggers,
-        fault=fault,
-        detect_anomaly=detect_anomaly,
-        saves=not dry_run,
-        profiler=DataWaitProfiler(module.clock),
-    )
-    assert (trainer.global_rank, trainer.world_size) == (hardware.rank, hardware.world_size)
-    resume_from = str(decision.checkpoint) if decision.kind == "resume" else None
-    with errors_end_all(trainer, hardware), memory.explained(), handed_on(decision):
-        trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
-    module.validator.close()  # only now, when no rank waits for another any more
-    if dry_run:
-        say(one_step.describe(module))
-        return EXIT_OK
-    return _finish(trainer, module, saver, say)
+        if experiment.wandb.examples and (show := example_writer(loggers, experiment.audio.sample_rate)):
+            module.validator.show_examples(experiment.wandb.examples, show)
+        saver = CustomModelCheckpoint(experiment.checkpoint, folder.checkpoints)
+        memory = MemoryWatch(advisor, hardware.rank)
+        settings = {
+            "AMT_FAULT": fault,
+            "AMT_EXCLUDE_PRESETS": excluded,
+            "AMT_VAL_START_TRAIN_LOSS_THRESHOLD": val_start_loss,
+            "AMT_DEBUG_GRAD_FINITE": scan_gradients,
+            "AMT_DETECT_ANOMALY": detect_anomaly,
+            "--dry-run": dry_run,
+        }
+        same = Agreement(describe_run(experiment, data, settings), hardware.world_size)
+        callbacks: list[Callback] = [same, ProgressLine(), saver, memory]
+        if experiment.optimizer.ema_decay:
+            callbacks.insert(0, WeightAverage(experiment.optimizer.ema_decay))
+        if val_start_loss is not None and not dry_run:
+            callbacks.append(ValidationGateByTrainLoss(val_start_loss))
+        if hardware.precision == "16-mixed":
+            callbacks.append(GradScalerMinScaleGuard(experiment.trainer.min_grad_scale))
+        one_step = OneStep()
+        if dry_run:
+            callbacks = [one_step, *(callback for callback in callbacks if callback is not saver)]
+        elif lr_monitor:
+            callbacks.append(LearningRateMonitor("step"))
+        trainer = build_trainer(
+            experiment,
+            hardware,
+            replace(plan, max_steps=None) if only_validates else plan,
+            callbacks=callbacks,
+            loggers=loggers,
+            fault=fault,
+            detect_anomaly=detect_anomaly,
+            saves=not dry_run,
+            profiler=DataWaitProfiler(module.clock),
+        )
+        assert (trainer.global_rank, trainer.world_size) == (hardware.rank, hardware.world_size)
+        resume_from = str(decision.checkpoint) if decision.kind == "resume" else None
+        with errors_end_all(trainer, hardware), memory.explained(), handed_on(decision):
+            trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
+        module.validator.close()  # only now, when no rank waits for another any more
+        if dry_run:
+            say(one_step.describe(module))
+            return EXIT_OK
+        return _finish(trainer, module, saver, say)
 
 
 def _build_module(

@@ -17,16 +17,22 @@ import atexit
 import contextlib
 import json
 import os
+import re
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from ..config import TrainerConfig
 from .identity import RunDecision
+from .launcher import by_srun, started_ranks
 from .plan import TIMEOUT
 
 VARIABLE = "_AMT_DECISION"
 """Passes the decision from a process to those it starts; nobody sets it by hand."""
+PATIENCE_SECONDS = 60.0
+"""Time that processes may need to meet before one says that it waits."""
 
 
 def decide_once(
@@ -48,7 +54,7 @@ def decide_once(
     handed = environ.get(VARIABLE)
     if handed:
         return _read(handed)
-    if _world_size(environ) > 1:
+    if started_ranks(environ) > 1:
         return _from_root(decide, config, environ)
     if config.num_nodes > 1:
         return _from_first_node(decide, config.num_nodes, environ)
@@ -65,23 +71,12 @@ def handed_on(decision: RunDecision) -> Iterator[None]:
         os.environ.pop(VARIABLE, None)
 
 
-def _world_size(environ: Mapping[str, str]) -> int:
-    """Ranks that a launcher has started; 1 when none did."""
-    if "SLURM_PROCID" in environ and "RANK" not in environ:
-        interactive = environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
-        return 1 if interactive else int(environ.get("SLURM_NTASKS") or "1")
-    if "RANK" in environ or "LOCAL_RANK" in environ:
-        return int(environ.get("WORLD_SIZE") or "1")
-    return 1
-
-
 def _from_root(
     decide: Callable[[], RunDecision], config: TrainerConfig, environ: Mapping[str, str]
 ) -> RunDecision | None:
     import torch.distributed as dist
-    from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 
-    from .trainer import current_hardware
+    from .trainer import current_hardware, slurm_environment
 
     hardware = current_hardware(config)
     error: Exception | None = None
@@ -91,17 +86,59 @@ def _from_root(
             text = [_write(decide())]
         except Exception as caught:  # whatever it is, the others must not wait for an answer
             error = caught
-    if "SLURM_PROCID" in environ and "RANK" not in environ:
-        slurm = SLURMEnvironment(auto_requeue=False)
+    if by_srun(environ):
+        slurm = slurm_environment(hardware)
         os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = slurm.main_address, str(slurm.main_port)
-    dist.init_process_group(
-        hardware.backend, rank=hardware.rank, world_size=_world_size(environ), timeout=TIMEOUT
-    )
-    atexit.register(_close_group)
-    dist.broadcast_object_list(text, src=0)
+    world_size = started_ranks(environ)
+    with _meeting(f"the {world_size} processes of the launcher"):
+        dist.init_process_group(hardware.backend, rank=hardware.rank, world_size=world_size, timeout=TIMEOUT)
+        atexit.register(_close_group)
+        dist.broadcast_object_list(text, src=0)
     if error is not None:
         raise error
     return None if text[0] is None else _read(text[0])
+
+
+@contextlib.contextmanager
+def _meeting(whom: str, port: int = 0) -> Iterator[None]:
+    """Around the first meeting of processes: says when it takes long, and why it failed.
+
+    Raises:
+        ValueError: names the port that another program holds, or what the library says.
+    """
+    place = f"{os.environ.get('MASTER_ADDR', '')}:{port or os.environ.get('MASTER_PORT', '')}"
+    waiting = threading.Timer(
+        PATIENCE_SECONDS,
+        lambda: print(
+            f"still waiting at {place} for {whom}: see that all were started, and can reach that machine and "
+            f"port (after {TIMEOUT.total_seconds() / 60:.0f} minutes this one gives up)",
+            file=sys.stderr,
+            flush=True,
+        ),
+    )
+    waiting.daemon = True
+    waiting.start()
+    try:
+        yield
+    except RuntimeError as error:
+        if (problem := port_problem(error)) is not None:
+            raise ValueError(problem) from error
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{whom} did not meet at {place}: {said}") from error
+    finally:
+        waiting.cancel()
+
+
+def port_problem(error: BaseException) -> str | None:
+    """What to do when a meeting failed because its port is another program's; None of other errors."""
+    if "EADDRINUSE" not in str(error):
+        return None
+    found = re.search(r"port: (\d+)", str(error))
+    port = found[1] if found else os.environ.get("MASTER_PORT", "")
+    return (
+        f"port {port} of this machine is used by another program, perhaps a run that has not ended yet: set "
+        "MASTER_PORT to a free one on every machine (torchrun: --master-port, or --standalone)"
+    )
 
 
 def _close_group() -> None:
@@ -131,15 +168,17 @@ def _from_first_node(
             decision = decide()
         except Exception as caught:  # whatever it is, the others must not wait for an answer
             error = caught
-    store = TCPStore(address, int(port) + 1, is_master=first, wait_for_workers=False, timeout=TIMEOUT)
-    if first:
-        store.set("decision", "" if decision is None else _write(decision))
-        store.wait([f"read by {other}" for other in range(1, num_nodes)])
-        if error is not None:
-            raise error
-        return decision
-    text = store.get("decision").decode()
-    store.set(f"read by {int(node)}", "")
+    with _meeting(f"the first processes of {num_nodes} machines", int(port) + 1):
+        store = TCPStore(address, int(port) + 1, is_master=first, wait_for_workers=False, timeout=TIMEOUT)
+        if first:
+            text = "" if decision is None else _write(decision)
+            store.set("decision", text)
+            store.wait([f"read by {other}" for other in range(1, num_nodes)])
+        else:
+            text = store.get("decision").decode()
+            store.set(f"read by {int(node)}", "")
+    if error is not None:
+        raise error
     return _read(text) if text else None
 
 

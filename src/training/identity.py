@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..config import nearest
-from ..config.names import listing
+from ..config.names import listing, named_path
 from ..model.checkpoint_header import Header, diagnose_file, read_header
 from ..model.checkpoint_names import LAST_NAME, check_folder_name, find_named
 from .run_folder import RunFolder, old_files
@@ -226,7 +226,7 @@ def _can_be_resumed(path: Path) -> bool:
 
 
 def _init_file(init_ckpt: str) -> Path:
-    path = Path(init_ckpt).expanduser()
+    path = named_path(init_ckpt)
     if not path.is_file():
         kind = "is a folder, not a file" if path.is_dir() else "does not exist"
         raise ValueError(

@@ -22,13 +22,18 @@ from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning.loggers import Logger, WandbLogger
 
 from ..config import WandbConfig
+from ..config.names import named_path
 from ..model.checkpoint_write import write_text
 from .file_loggers import CsvLogger
 from .run_folder import RunFolder
 from .tensorboard import TensorBoardLogger
 
 PUBLIC_HOST = "api.wandb.ai"
+PUBLIC_HOSTS = (PUBLIC_HOST, "api.forge.coreweave.com")
+"""Names of the public server; versions of wandb differ in the one that `wandb login` keeps the key under."""
 _INIT_SECONDS = 15
+_FINISH_SECONDS = 60
+"""Time for what W&B has not taken yet when a run ends; else a server that is gone would hold it for ever."""
 _CONNECT_SECONDS = 5
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -68,7 +73,8 @@ def build_loggers(
     if wandb_config.mode == "disabled":
         return loggers
     if wandb_config.mode == "online" and not has_wandb_credentials(environ):
-        _notice(f"no credentials for {_base_host(environ)} (WANDB_API_KEY, `wandb login` or ~/.netrc)")
+        host = _host(_base_url(environ)) or PUBLIC_HOST
+        _notice(f"no credentials for {host} (WANDB_API_KEY, `wandb login` or ~/.netrc)")
         return loggers
     if wandb_config.mode == "online" and (silence := _unreachable(environ)):
         _notice(silence)
@@ -82,15 +88,12 @@ def build_loggers(
 
 def has_wandb_credentials(environ: Mapping[str, str]) -> bool:
     """Whether W&B can log in without asking: a key in the environment, in W&B's settings, or in the netrc
-    file for the public host or the one in ``WANDB_BASE_URL``. Empty variables are unset."""
+    file for the public host or the one in ``WANDB_BASE_URL`` or those settings. Empty variables are unset."""
     if _value(environ, "WANDB_API_KEY") or _value(environ, "WANDB_IDENTITY_TOKEN_FILE"):
         return True
-    hosts = {PUBLIC_HOST, _base_host(environ)}
-    for settings in _wandb_settings(environ):
-        if settings.get("api_key", "").strip():
-            return True
-        if base_url := settings.get("base_url", ""):
-            hosts.add(_host(base_url))
+    if any(settings.get("api_key", "").strip() for settings in _wandb_settings(environ)):
+        return True
+    hosts = {*PUBLIC_HOSTS, _host(_base_url(environ))}
     return any(_netrc_has(path, hosts) for path in _netrc_files(environ))
 
 
@@ -171,6 +174,8 @@ def _start_wandb(config: WandbConfig, project: str, exp_id: str, folder: Path, r
     import wandb
 
     settings: dict[str, Any] = {"init_timeout": _INIT_SECONDS, "login_timeout": 1.0}
+    if "finish_timeout" in wandb.Settings.model_fields and "WANDB_FINISH_TIMEOUT" not in os.environ:
+        settings["finish_timeout"] = _FINISH_SECONDS
     if config.minimal:
         settings |= {
             "x_disable_stats": True,
@@ -213,11 +218,13 @@ def _unreachable(environ: Mapping[str, str]) -> str:
     """Why the server does not answer, or "": wandb itself would try for half a minute."""
     if any(_value(environ, name) for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")):
         return ""
-    base_url = _value(environ, "WANDB_BASE_URL") or f"https://{PUBLIC_HOST}"
+    base_url = _base_url(environ) or _public_url()
     try:
         parts = urlsplit(base_url)
         port = parts.port or (80 if parts.scheme == "http" else 443)
-        with socket.create_connection((parts.hostname or "", port), timeout=_CONNECT_SECONDS):
+        if not parts.hostname:
+            return f"WANDB_BASE_URL {base_url} is no address: write http:// or https:// and the host"
+        with socket.create_connection((parts.hostname, port), timeout=_CONNECT_SECONDS):
             return ""
     except (OSError, ValueError) as error:
         return f"{base_url} does not answer: {error}"
@@ -231,14 +238,26 @@ def _host(url: str) -> str:
     return urlsplit(url if "//" in url else f"//{url}").netloc.rpartition("@")[2]
 
 
-def _base_host(environ: Mapping[str, str]) -> str:
-    base_url = _value(environ, "WANDB_BASE_URL")
-    return _host(base_url) if base_url else PUBLIC_HOST
+def _base_url(environ: Mapping[str, str]) -> str:
+    """The server: that of the environment, else that of W&B's settings; "" is the public one."""
+    named = [_value(environ, "WANDB_BASE_URL")]
+    named += [settings.get("base_url", "").strip() for settings in reversed(_wandb_settings(environ))]
+    return next(filter(None, named), "")
+
+
+def _public_url() -> str:
+    """The public server as the installed wandb has it."""
+    try:
+        import wandb
+
+        return str(wandb.Settings.model_fields["base_url"].default)
+    except Exception:  # no wandb, or another one: to start it says so in its own words
+        return f"https://{PUBLIC_HOST}"
 
 
 def _home(environ: Mapping[str, str]) -> Path:
     home = _value(environ, "HOME") or _value(environ, "USERPROFILE")
-    return Path(home) if home else Path("~").expanduser()
+    return Path(home) if home else named_path("~")
 
 
 def _wandb_settings(environ: Mapping[str, str]) -> list[dict[str, str]]:
@@ -261,7 +280,7 @@ def _wandb_settings(environ: Mapping[str, str]) -> list[dict[str, str]]:
 
 def _netrc_files(environ: Mapping[str, str]) -> list[Path]:
     if named := _value(environ, "NETRC"):
-        return [Path(named).expanduser()]
+        return [named_path(named)]
     return [_home(environ) / ".netrc", _home(environ) / "_netrc"]
 
 

@@ -27,7 +27,9 @@ SCALER_PATIENCE = 50
 
 
 class NonFiniteLossError(RuntimeError):
-    """The loss was not finite for too many steps in a row."""
+    """The loss was not finite for too many steps in a row; every rank raises it."""
+
+    amt_said = True
 
 
 @dataclass(frozen=True)
@@ -166,29 +168,30 @@ class NonFiniteGuard:
         bad_logits = self._bad if self._bad_logits is None else self._bad_logits
         flags = torch.stack(
             [
-                self._bad.double(),
                 (~torch.isfinite(norm)).double().to(local),
                 bad_logits.double(),
                 torch.tensor(float(stop), dtype=torch.float64, device=local),
                 torch.tensor(elapsed_seconds, dtype=torch.float64, device=local),
             ]
         )
-        tokens = torch.zeros(self.world_size, dtype=torch.float64, device=local)
-        tokens[dist.get_rank() if self.world_size > 1 else 0] = self._num_tokens
-        shared = torch.cat([flags, tokens])
-        if self.world_size > 1:  # each rank's tokens have a place of their own: the maximum keeps them apart
+        of_ranks = torch.zeros(2, self.world_size, dtype=torch.float64, device=local)
+        rank = dist.get_rank() if self.world_size > 1 else 0
+        of_ranks[0, rank], of_ranks[1, rank] = self._bad, self._num_tokens
+        shared = torch.cat([flags, *of_ranks])
+        if self.world_size > 1:  # what ranks have of their own has a place for each: the maximum keeps it
             dist.all_reduce(shared, op=dist.ReduceOp.MAX)
         names = list(self._sums)
         own = torch.stack([norm.to(local), *(self._sums[name].to(local) for name in names)])
         numbers = torch.cat([shared, own]).tolist()
-        bad_loss, bad_norm, with_logits, stops, elapsed = numbers[: len(flags)]
+        bad_norm, with_logits, stops, elapsed, *found = numbers[: len(shared)]
+        bad_ranks = [rank for rank in range(self.world_size) if found[rank]]
+        num_tokens = round(sum(found[self.world_size :]))
         total_norm, *sums = numbers[len(shared) :]
-        num_tokens = round(sum(numbers[len(flags) : len(shared)]))
         values = dict(zip(names, (value / self._num_batches for value in sums), strict=True))
         if bad_norm and self.scan_gradients:
             _raise_first_bad(named)
-        if bad_loss or (bad_norm and not self.has_scaler):
-            self._drop(step, bool(bad_loss), bool(with_logits))
+        if bad_ranks or (bad_norm and not self.has_scaler):
+            self._drop(step, bad_ranks, bool(with_logits))
             loss, total_norm = 0.0, 0.0
         else:
             if self.streak:
@@ -201,7 +204,7 @@ class NonFiniteGuard:
         terms = {name: value for name, value in values.items() if name}
         return Verdict(self.streak > 0, loss, total_norm, terms, num_tokens, bool(stops), elapsed)
 
-    def _drop(self, step: int, bad_loss: bool, bad_logits: bool) -> None:
+    def _drop(self, step: int, bad_ranks: list[int], bad_logits: bool) -> None:
         for parameter in self._model.parameters():
             parameter.grad = None
         for buffer, kept in zip(self._buffers, self._kept, strict=True):
@@ -210,12 +213,14 @@ class NonFiniteGuard:
         self.num_dropped += 1
         self.streak += 1
         self.lr_scale = max(self.lr_scale * self.shrink_factor, MIN_LR_SCALE)
-        if not bad_loss:
+        if not bad_ranks:
             cause = "the gradient norm is not finite (the loss is)"
         elif bad_logits:
             cause = "the logits are not finite"
         else:
             cause = "the logits are finite but the loss is not (an overflow of the cross-entropy)"
+        if self.world_size > 1 and bad_ranks:  # one that is named again and again has a broken GPU
+            cause += f", on rank {', '.join(map(str, bad_ranks))}"
         rank_zero_warn(
             f"step {step} is dropped on every rank: {cause}; {self.streak} in a row, {self.num_dropped} in "
             f"all; the learning rate is multiplied by {self.lr_scale:g} from now on"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 import pytorch_lightning as pl
@@ -19,6 +19,10 @@ PLAIN_SECONDS = 10.0
 """Time between two plain lines."""
 LIVE_SECONDS = 0.25
 """Time between two updates of the bar."""
+BAR_COLUMNS = 21
+"""Width of the bar with the space after it."""
+WIDE_COLUMNS = 110
+"""Width of a terminal that has room for the bar beside the numbers."""
 SMOOTHING = 0.98
 """Weight of the past in the shown loss, per step."""
 
@@ -45,6 +49,7 @@ class ProgressLine(Callback):
         self._now = now
         self._bar: Progress | None = None
         self._task: TaskID | None = None
+        self._wide = False
         self._loss: float | None = None
         self._shown_at = 0.0
         self._validation_began = 0.0
@@ -59,12 +64,11 @@ class ProgressLine(Callback):
         self._rate_from = (pl_module.clock.elapsed, pl_module.global_step)
         self._shown_at = self._now()
         if self._live:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=20),
-                TextColumn("{task.fields[text]}"),
-            )
-            self._bar = Progress(*columns, console=Console(file=self._stream), auto_refresh=False)
+            console = Console(file=self._stream)
+            self._wide = console.width >= WIDE_COLUMNS
+            bar = (BarColumn(bar_width=BAR_COLUMNS - 1),) if self._wide else ()
+            columns = (TextColumn("{task.description}"), *bar, TextColumn("{task.fields[text]}"))
+            self._bar = Progress(*columns, console=console, auto_refresh=False)
             self._bar.start()
             self._task = self._bar.add_task("train", total=1.0, text="starting")
 
@@ -146,29 +150,32 @@ class ProgressLine(Callback):
     def _show(self, module: TranscriptionModule, report: StepReport) -> None:
         self._shown_at = self._now()
         self._shown_step = report.step
-        text = self._text(module, report)
+        parts = self._parts(module, report)
         if self._bar is None or self._task is None:
-            print("train " + text, file=self._stream, flush=True)
+            print("train " + fitted(parts), file=self._stream, flush=True)
         else:
+            room = self._bar.console.width - len("train ") - (BAR_COLUMNS if self._wide else 0)
+            text = fitted(parts, room)
             self._bar.update(self._task, completed=self._share(module, report.step), text=text, refresh=True)
 
-    def _text(self, module: TranscriptionModule, report: StepReport) -> str:
+    def _parts(self, module: TranscriptionModule, report: StepReport) -> list[tuple[str, int]]:
+        """What is shown, each with its weight: those of least weight go where there is no room."""
         plan = module.plan
         loss = 0.0 if report.dropped or self._loss is None else self._loss
         limit = "" if plan.max_steps is None else f"/{plan.max_steps}"
-        parts = [f"step {report.step}{limit}", f"loss {loss:.4f}", f"lr {report.rate:.2e}"]
+        parts = [(f"step {report.step}{limit}", 6), (f"loss {loss:.4f}", 5), (f"lr {report.rate:.2e}", 1)]
         since, first = self._rate_from
         seconds, steps = module.clock.elapsed - since, report.step - first
         if seconds > 0 and steps > 0:
-            parts.append(f"{steps * plan.samples_per_step / seconds:.1f} segments/s")
+            parts.append((f"{steps * plan.samples_per_step / seconds:.1f} segments/s", 0))
             left = self._seconds_left(module, report.step, steps / seconds)
             if left is not None:
-                parts.append(f"left {format_seconds(left)}")
+                parts.append((f"left {format_seconds(left)}", 2))
         if module.last_score is not None:
-            parts.append(f"F1 {module.last_score:.4f}")
+            parts.append((f"F1 {module.last_score:.4f}", 4))
         if module.guard.num_dropped:
-            parts.append(f"skipped {module.guard.num_dropped}")
-        return "  ".join(parts)
+            parts.append((f"skipped {module.guard.num_dropped}", 3))
+        return parts
 
     @staticmethod
     def _seconds_left(module: TranscriptionModule, step: int, steps_per_second: float) -> float | None:
@@ -197,6 +204,16 @@ class ProgressLine(Callback):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def fitted(parts: Sequence[tuple[str, int]], room: int | None = None) -> str:
+    """The parts in one line of at most ``room`` characters, without those of least weight if need be."""
+    kept = list(parts)
+    while True:
+        line = "  ".join(text for text, _ in kept)
+        if room is None or len(line) <= room or len(kept) == 1:
+            return line
+        kept.remove(min(kept, key=lambda part: part[1]))
 
 
 def format_seconds(seconds: float) -> str:

@@ -26,7 +26,7 @@ from .state import (
     take_trained_weights,
     upgrade_checkpoint,
 )
-from .throughput import TrainingClock
+from .throughput import Throughput, TrainingClock
 
 
 class ResumableModule(CountingModule):
@@ -40,6 +40,7 @@ class ResumableModule(CountingModule):
     tokenizer: NoteTokenizer
     guard: NonFiniteGuard
     clock: TrainingClock
+    throughput: Throughput
     fault: StepFault
     schedule: StepSchedule
     data_weights: DynamicWeights | None
@@ -59,8 +60,9 @@ class ResumableModule(CountingModule):
 
     @property
     def saving_allowed(self) -> bool:
-        """False while the losses are not finite; nothing is saved then."""
-        return self.guard.saving_allowed
+        """False while the losses are not finite and the run goes on. Its end is saved: dropped steps have
+        left the weights as they were, and a run whose last step is dropped would never be finished."""
+        return self.guard.saving_allowed or self.trainer.should_stop
 
     # --- ending -------------------------------------------------------------------------------------
 
@@ -78,12 +80,12 @@ class ResumableModule(CountingModule):
         if self.validation_cut:
             self.stop_reason += "; the validation of this step runs first when the run goes on"
         self.stopped_by_signal = True
+        self.trainer.should_stop = True
         for callback in self.trainer.checkpoint_callbacks:
             save_and_stop = getattr(callback, "save_and_stop", None)
             if save_and_stop is not None:
                 save_and_stop(self.trainer)
         self.trainer.limit_val_batches = 0
-        self.trainer.should_stop = True
 
     # --- coming back --------------------------------------------------------------------------------
 
@@ -106,6 +108,7 @@ class ResumableModule(CountingModule):
             self.trainer.training = True
         if self.only_validates:
             self.trainer.should_stop = True
+        self.throughput.start()
         self.clock.run()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

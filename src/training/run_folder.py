@@ -10,6 +10,7 @@ Standard library only. Layout::
         wandb_id.txt     id of the W&B run, so that a resumed run goes on in the same one
         outputs/         what validation writes (MIDI)
         faults.txt       which drills of AMT_FAULT have struck here
+        .lock            held while a run writes here; empty
         previous-1/ ...  what AMT_FORCE_SCRATCH moved aside
 """
 
@@ -18,12 +19,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..data.file_lock import take_lock
 from ..model.checkpoint_names import CHECKPOINTS, LAST_NAME
 from ..model.checkpoint_write import sync_folder, write_text
 
+LOCK_NAME = ".lock"
 _PREVIOUS = re.compile(r"previous-(\d+)")
 _TEMPORARY = re.compile(r"\..+\.\d+\.tmp")
 
@@ -80,8 +84,11 @@ class RunFolder:
         Raises:
             ValueError: when they cannot be made, with the folder's name.
         """
+        self._make(self.checkpoints, self.outputs)
+
+    def _make(self, *folders: Path) -> None:
         try:
-            for folder in (self.checkpoints, self.outputs):
+            for folder in folders:
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             reason = error.strerror or str(error)
@@ -89,6 +96,22 @@ class RunFolder:
                 f"the run folder {self.root} cannot be made ({reason}); "
                 "choose another place with AMT_LOG_DIR or another exp_id"
             ) from error
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other runs out of the folder meanwhile; the system ends that when this process dies.
+
+        Raises:
+            ValueError: another run is in the folder, or it cannot be made.
+        """
+        self._make(self.root)
+        with open(self.root / LOCK_NAME, "ab") as file:
+            take_lock(
+                file,
+                f"another run is writing in {self.root}: wait for it or stop it, or choose another exp_id",
+            )
+            os.register_at_fork(after_in_child=file.close)  # loaders may outlive a run that was killed
+            yield
 
 
 def previous_folders(root: Path) -> list[Path]:
@@ -100,10 +123,13 @@ def previous_folders(root: Path) -> list[Path]:
 
 
 def old_files(root: Path) -> list[Path]:
-    """What a run left in ``root``, earlier ``previous-N`` folders aside; empty when there is no folder."""
+    """What a run left in ``root``, earlier ``previous-N`` folders and the lock aside; empty when there is no
+    folder."""
     if not root.is_dir():
         return []
-    return sorted(entry for entry in root.iterdir() if not _PREVIOUS.fullmatch(entry.name))
+    return sorted(
+        entry for entry in root.iterdir() if not _PREVIOUS.fullmatch(entry.name) and entry.name != LOCK_NAME
+    )
 
 
 def move_aside(root: Path) -> Path | None:

@@ -1,10 +1,12 @@
 """Signals: they are only remembered, all ranks hear of one without a meeting, and SLURM is asked to run the
-job again."""
+job again. Ctrl-C is one of them; only a second one ends at once."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from types import FrameType
@@ -13,7 +15,9 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import _get_default_store
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+from .launcher import local_rank
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 _KEY = "amt/stop"
 
 
@@ -38,6 +42,12 @@ class SignalMemory:
         self._old_handlers = {}
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            if self.received == signal.SIGINT:
+                signal.default_int_handler(number, frame)
+            if local_rank(os.environ) == 0:
+                said = "\nCtrl-C: the run saves after this step and ends; once more ends it at once, unsaved"
+                print(said, file=sys.stderr, flush=True)
         self.received = signal.Signals(number)
 
 

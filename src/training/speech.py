@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from pathlib import Path
+
+from pytorch_lightning.utilities import rank_zero_only
 
 _KNOWN = (
     ".*does not have many workers.*",
@@ -25,6 +28,15 @@ class Speaker:
     def __call__(self, line: str) -> None:
         if self.speaks:
             print(line, flush=True)
+
+
+def warn_of_own(text: str) -> None:
+    """A warning of what concerns this rank alone, with its number where it is not the first."""
+    rank = getattr(rank_zero_only, "rank", 0)
+    if rank:
+        print(f"warning on rank {rank}: {text}", file=sys.stderr, flush=True)
+    else:
+        warnings.warn(text, UserWarning, stacklevel=2)
 
 
 def quiet_libraries(speaks: bool) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
+from .launcher import global_rank
+
 _open: list[TextIO] = []
 """Files in use; faulthandler writes to them for the rest of the process's life."""
 
@@ -24,9 +26,7 @@ def start_stack_log(folder: Path, environ: Mapping[str, str]) -> Path:
     Raises:
         ValueError: when the file cannot be made.
     """
-    rank = next(
-        (environ[name] for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK") if environ.get(name, "")), "0"
-    )
+    rank = global_rank(environ, devices=0)  # the number on its machine, where no launcher knows more
     path = folder / f"faulthandler_rank{rank}_pid{os.getpid()}.log"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -83,7 +83,13 @@ class Throughput:
 
     def __init__(self, clock: TrainingClock) -> None:
         self._clock = clock
-        self._start()
+        self.start()
+
+    def start(self) -> None:
+        """Count from here; to be called when the clock runs on from a saved number."""
+        self._since = self._clock.elapsed
+        self._segments = 0
+        self._tokens = 0
 
     def add(self, segments: int, tokens: int) -> None:
         """Count one step of all ranks."""
@@ -101,10 +107,5 @@ class Throughput:
             "tokens_per_second": self._tokens / seconds,
             "data_wait_share": min(1.0, self._clock.take_wait() / seconds),
         }
-        self._start()
+        self.start()
         return rates
-
-    def _start(self) -> None:
-        self._since = self._clock.elapsed
-        self._segments = 0
-        self._tokens = 0

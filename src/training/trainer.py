@@ -9,6 +9,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.loggers import Logger
@@ -17,6 +18,7 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from ..config import Experiment, TrainerConfig
 from .checkpoint_io import AtomicCheckpointIO
+from .launcher import by_srun, by_torchrun, global_rank, local_rank, started_ranks
 from .plan import TIMEOUT, RunPlan
 
 
@@ -83,7 +85,7 @@ def resolve_hardware(
         )
     devices = wanted if wanted is not None else max(1, num_gpus)
     num_nodes = config.num_nodes
-    if "TORCHELASTIC_RUN_ID" in environ:
+    if by_torchrun(environ):
         local_world = int(environ.get("LOCAL_WORLD_SIZE", "1"))
         world = int(environ.get("WORLD_SIZE", "1"))
         if wanted is not None and wanted != local_world:
@@ -92,11 +94,15 @@ def resolve_hardware(
                 "leave -g out"
             )
         devices, num_nodes = local_world, world // local_world
-    local_rank = int(environ.get("LOCAL_RANK") or environ.get("SLURM_LOCALID") or "0")
-    node_rank = int(
-        environ.get("NODE_RANK") or environ.get("GROUP_RANK") or environ.get("SLURM_NODEID") or "0"
-    )
-    rank = int(environ.get("RANK") or environ.get("SLURM_PROCID") or node_rank * devices + local_rank)
+    if by_srun(environ):
+        tasks = started_ranks(environ)
+        devices = tasks // num_nodes if wanted is None else wanted
+        if devices * num_nodes != tasks:
+            raise ValueError(
+                f"-n {num_nodes} -g {config.devices}: SLURM has {tasks} tasks. Give -n the job's --nodes and "
+                "-g its --ntasks-per-node, and start with srun; or ask for --ntasks=1, and train.py starts "
+                "the processes of its machine itself"
+            )
     precision = config.precision
     if precision == "auto":
         precision = "32" if not num_gpus else "bf16-mixed" if bf16_supported else "16-mixed"
@@ -111,7 +117,16 @@ def resolve_hardware(
         sync = False
     if not num_gpus and devices > 1:
         notes.append(f"{devices} processes train on the CPU (gloo)")
-    return Hardware(accelerator, devices, num_nodes, rank, local_rank, precision, sync, tuple(notes))
+    return Hardware(
+        accelerator,
+        devices,
+        num_nodes,
+        global_rank(environ, devices),
+        local_rank(environ),
+        precision,
+        sync,
+        tuple(notes),
+    )
 
 
 def build_trainer(
@@ -136,8 +151,10 @@ def build_trainer(
             find_unused_parameters=config.find_unused_parameters,
         )
     plugins: list[Any] = [AtomicCheckpointIO(fault)]
-    if SLURMEnvironment.detect():
-        plugins.append(SLURMEnvironment(auto_requeue=False))  # restarts are the run identity's business
+    if by_srun(os.environ):
+        plugins.append(slurm_environment(hardware))
+    elif "SLURM_PROCID" in os.environ and not by_torchrun(os.environ):
+        plugins.append(LightningEnvironment())  # a job's only task: Lightning would take it for one of srun's
     return pl.Trainer(
         accelerator=hardware.accelerator,
         devices=hardware.devices,
@@ -164,11 +181,23 @@ def build_trainer(
     )
 
 
+def slurm_environment(hardware: Hardware) -> SLURMEnvironment:
+    """Of a task of ``srun``; restarts are the run identity's business, not Lightning's."""
+    os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(hardware.devices))  # missing where --ntasks says it
+    return SLURMEnvironment(auto_requeue=False)
+
+
 def current_hardware(config: TrainerConfig) -> Hardware:
     """:func:`resolve_hardware` for this machine; takes this process's GPU before anything allocates."""
     num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if num_gpus:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or "0"))
+        own = local_rank(os.environ)
+        if own >= num_gpus:
+            raise ValueError(
+                f"process {own + 1} of this machine has no GPU, {num_gpus} can be seen: start so many at "
+                "most, and let each see all of them (with SLURM no --gpus-per-task)"
+            )
+        torch.cuda.set_device(own)
     bf16 = torch.cuda.is_bf16_supported() if num_gpus else fast_bf16_on_cpu()
     return resolve_hardware(config, os.environ, num_gpus, bf16)
 

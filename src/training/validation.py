@@ -26,6 +26,7 @@ from ..notes.note import Note, NoteArray, array_to_notes
 from ..tokenizer import NoteTokenizer
 from .media import EXAMPLE_SECONDS, Example
 from .objective import label_mask
+from .speech import warn_of_own
 
 Context = Callable[[], AbstractContextManager[object]]
 
@@ -228,7 +229,7 @@ class Validator:
             self._sums.update(song.set_index, counts.scores(), counts.ratios())
         except Exception as error:  # one bad song must not end a run of days
             self._num_failed += 1
-            rank_zero_warn(f"validation: {song.song_id} could not be scored: {type(error).__name__}: {error}")
+            warn_of_own(f"validation: {song.song_id} could not be scored: {type(error).__name__}: {error}")
             return
         name = self._names[song.set_index]
         if self._write_output is not None:
@@ -258,7 +259,7 @@ class Validator:
             self._writing.remove(future)
             error = future.exception()
             if error is not None:
-                rank_zero_warn(f"validation output could not be written: {error}")
+                warn_of_own(f"validation output could not be written: {error}")
 
 
 def _join(rows: Sequence[Tensor], pad_id: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

@@ -129,11 +129,20 @@ def test_headers_that_cannot_be_read_are_named(tmp_path: Path, content: bytes) -
         read_audio(path)
 
 
-def test_a_header_that_denies_its_samples_is_said(tmp_path: Path) -> None:
+def test_a_header_that_denies_its_samples_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "recorder.wav"
     path.write_bytes(wav(size=0, riff=0))
-    with pytest.warns(UserWarning, match=r"recorder\.wav: its header says that it holds no samples"):
-        assert len(read_audio(path)) == 0
+    with pytest.raises(AudioError, match=r"recorder\.wav: its header says that it holds no samples"):
+        read_audio(path)
+
+
+def test_an_ogg_that_is_cut_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "song.ogg"
+    soundfile.write(path, tone(44100, 2), 44100, format="OGG")
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(AudioError, match=r"song\.ogg: (its header says|cannot be read as audio)"):
+        read_audio(path)
 
 
 @pytest.mark.parametrize("damage", ["cut", "hole"])

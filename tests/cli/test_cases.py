@@ -87,3 +87,19 @@ def test_names_with_signs_are_split(name: str) -> None:
     case = BY_ID[name]
     expected = case["expected"]
     assert split_exp_id(case["argv"][0]) == (expected["exp_id"], expected["checkpoint"])
+
+
+def test_a_wrong_checkpoint_leaves_the_old_run_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Case g4e where the run exists: nothing starts from scratch over it."""
+    monkeypatch.setenv("AMT_LOG_DIR", str(tmp_path))
+    last = tmp_path / "ymt3" / "exp" / "checkpoints" / "last.ckpt"
+    last.parent.mkdir(parents=True)
+    last.write_bytes(b"of hours of training")
+    assert main([*BY_ID["g4e"]["argv"], "-d", "quickstart", "-it", "1"]) == 2
+    err = capfd.readouterr().err
+    assert "no checkpoint 'no_such.ckpt'" in err
+    assert "last.ckpt" in err, "what is there is named"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [last]
+    assert last.read_bytes() == b"of hours of training"

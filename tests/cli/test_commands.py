@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,13 @@ import pytest
 
 import amt
 from amt.cli import predict, prepare
-from amt.cli.command import first_process, is_users_mistake, run_command
+from amt.cli.command import PATIENCE_SECONDS, first_process, is_users_mistake, run_command
 from amt.cli.options import OPTIONS
+from amt.cli.parser import UsageError
 from amt.cli.train import environment_help
 from amt.config.environment import SCRIPT_VARIABLES, VARIABLES
 from amt.inference import DecodingChoices
+from amt.training.launcher import SAID
 
 PACKAGE = Path(amt.__file__).parent
 HEAVY = ("torch", "numpy", "pytorch_lightning", "transformers", "scipy", "matplotlib", "wandb")
@@ -35,7 +39,7 @@ def python(*args: str, cwd: Path | None = None, **env: str) -> subprocess.Comple
     )
 
 
-@pytest.mark.parametrize("name", ["train", "predict", "predict_batch", "test", "prepare"])
+@pytest.mark.parametrize("name", ["train", "predict", "predict_batch", "test", "prepare", "serve"])
 def test_help_of_the_entry_file_is_light(name: str) -> None:
     done = python("-X", "importtime", str(PACKAGE / f"{name}.py"), "--help")
     assert done.returncode == 0, done.stderr
@@ -88,7 +92,7 @@ def test_identity_of_a_run_that_could_not_begin_is_an_error(
 def test_entry_files_differ_in_their_command_only() -> None:
     """Each stands alone: as a script it runs before amt can be imported, and says when it cannot."""
     bodies = set()
-    for name in ("train", "predict", "predict_batch", "test", "prepare", "convert"):
+    for name in ("train", "predict", "predict_batch", "test", "prepare", "convert", "export", "serve"):
         _, _, code = (PACKAGE / f"{name}.py").read_text(encoding="utf-8").partition("import os\n")
         assert f"from amt.cli.{name} import main as run" in code
         bodies.add(code.replace(f"amt.cli.{name} ", "amt.cli.COMMAND "))
@@ -150,13 +154,34 @@ def test_bad_variable_is_an_error_that_names_it(tmp_path: Path) -> None:
     assert done.stderr == "error: AMT_NUM_WORKERS expects a whole number, not 'a'\n"
 
 
+@pytest.mark.parametrize("said", [False, True])
+def test_a_further_process_speaks_when_it_is_not_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: bool
+) -> None:
+    """A file may be missing for one rank only; where all have the mistake the first one ends the others."""
+    waited: list[float] = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    monkeypatch.setenv("RANK", "5")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+
+    def work(argv: Sequence[str]) -> int:
+        error = UsageError("a mistake")
+        if said:
+            setattr(error, SAID, True)
+        raise error
+
+    assert run_command(work, []) == 2
+    assert capsys.readouterr().err == ("" if said else "error on rank 5: a mistake\n")
+    assert waited == ([] if said else [PATIENCE_SECONDS])
+
+
 def test_only_the_first_process_speaks(tmp_path: Path) -> None:
     done = python("-m", "amt.train", "exp", "--print-identity", AMT_LOG_DIR=str(tmp_path), LOCAL_RANK="1")
     assert (done.returncode, done.stdout) == (0, "")
     assert first_process({})
     assert first_process({"RANK": "0", "LOCAL_RANK": "0"})
     assert not first_process({"RANK": "8", "LOCAL_RANK": "0"})
-    assert not first_process({"RANK": "", "SLURM_PROCID": "2"})
+    assert not first_process({"RANK": "", "SLURM_PROCID": "2", "SLURM_NTASKS": "4"})
     assert not first_process({"NODE_RANK": "1"})
 
 
@@ -183,6 +208,43 @@ def test_our_own_errors_keep_their_traceback() -> None:
 
     assert run_command(missing, []) == 2
     assert not is_users_mistake(KeyError("x"))
+    assert is_users_mistake(OSError(errno.ENOSPC, "No space left on device"))
+    assert not is_users_mistake(OSError(errno.EIO, "Input/output error"))
+
+
+@pytest.mark.parametrize(
+    ("redirect", "status", "words"),
+    [
+        (">&-", 0, ""),
+        ("-o - >&-", 2, "error: -o -: standard output is closed"),
+        ("> /dev/full", 2, "error: [Errno 28] No space left on device"),
+        ("| head -c 0", 2, ""),
+    ],
+)
+def test_standard_output_that_takes_nothing(redirect: str, status: int, words: str, tmp_path: Path) -> None:
+    if "/dev/full" in redirect and not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    program = tmp_path / "command.py"
+    program.write_text(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from amt.cli.command import run_command\n"
+        "from amt.inference.predict import run_predict\n"
+        "from amt.inference.progress_bar import ProgressBar\n"
+        "def work(words):\n"
+        "    if '-o' in words:\n"
+        "        return run_predict('none', [Path(__file__)], to_stdout=True, formats=['csv'])\n"
+        "    with ProgressBar('song', 'windows') as bar:\n"
+        "        bar.show(1, 2, 3.0)\n"
+        "    for _ in range(9999):\n"
+        "        print('what is done')\n"
+        "    return 0\n"
+        "sys.exit(run_command(work))\n",
+        encoding="utf-8",
+    )
+    line = f"set -o pipefail; {sys.executable} {program} {redirect}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr.strip()) == (status, words)
 
 
 def test_interrupt_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
@@ -372,6 +434,7 @@ def test_prepare_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
                 "licence": "CC0",
                 "octave_unknown": True,
                 "overwrite": False,
+                "processes": None,
             },
         )
     ]

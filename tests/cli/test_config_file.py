@@ -16,6 +16,7 @@ from amt.cli.train import main
 from amt.config.environment import read_environment
 from amt.config.experiment import Experiment
 from amt.config.leaves import leaves
+from amt.model.checkpoint_content import weights_only_content, write_with_sidecar
 
 
 def built(*words: str, environ: dict[str, str] | None = None) -> Resolved:
@@ -140,6 +141,8 @@ def test_set_reads_every_kind() -> None:
         ("optimizer.learning_rate=.inf", ["optimizer.learning_rate", "a number"]),
         ("optimizer.learning_rate=.nan", ["optimizer.learning_rate", "a number"]),
         ("data.presets=[", ["--set data.presets", "YAML"]),
+        ("data.presets=", ["-d", "empty"]),
+        ("wandb.mode=off", ["'off'", "'offline'"]),
         ("exp_id=b", ["goes first"]),
         ("model.encoder.num_latents=3 -enc t5 -ac melspec", ["-enc t5"]),
     ],
@@ -161,12 +164,21 @@ def test_set_refuses(text: str, parts: list[str]) -> None:
         ("trainer:\n  max_steps: x", ["trainer.max_steps", "whole number", "'x'"]),
         ("trainer:\n  max_steps: 1\n  max_steps: 2", ["line 3", "line 2"]),
         ("bases: [nofile.yaml]", ["nofile.yaml", "bases"]),
-        ("bases: 3", ["bases must be a list"]),
+        ("bases: {a: 3}", ["bases must be a list"]),
         ("bases: bad.yaml", ["builds on itself"]),
         ("- 1", ["keys and values"]),
         ("wandb: {mode: wrong}", ["wrong"]),
         ("format: 99", ["update amt"]),
         ("a: !!python/object:os.system {}", ["no YAML"]),
+        ("? [a, b]\n: c", ["line 1", "a key is a word"]),
+        ("trainer: {max_steps: 5}\nTRAINER: {max_steps: 6}", ["trainer.max_steps", "twice"]),
+        ("trainer.max_steps: 5\ntrainer: {max_steps: 6}", ["trainer.max_steps", "twice"]),
+        ("[" * 3000, ["too many levels"]),
+        ("trainer: {max_steps: 1:30}", ["trainer.max_steps", "whole number", "'1:30'"]),
+        ("trainer: {max_steps: 1_000}", ["trainer.max_steps", "whole number", "'1_000'"]),
+        ("trainer: {max_steps: }", ["trainer.max_steps", "whole number", "nothing"]),
+        ("trainer:\n\tmax_steps: 5", ["line 2", "no YAML"]),
+        ("trainer: &a {trainer: *a}", ["no YAML", "recursive"]),
     ],
 )
 def test_bad_files_are_one_sentence_with_the_file(
@@ -199,6 +211,17 @@ def test_the_resolved_configuration_runs_again(files: Path) -> None:
     assert changed == {"project"}
 
 
+def test_the_file_beside_a_converted_checkpoint_is_one(files: Path) -> None:
+    experiment = built("--config", str(files / "run.yaml")).experiment
+    content = weights_only_content(experiment, {}, "mine", {"file": "a.ckpt"}, 3, 1)
+    write_with_sidecar(files / "converted.ckpt", content)
+    assert built("--config", str(files / "converted.json")).experiment == experiment
+    facts = json.loads((files / "converted.json").read_text(encoding="utf-8"))
+    (files / "typo.json").write_text(json.dumps(facts | {"sourse": 1}), encoding="utf-8")
+    with pytest.raises(ValueError, match="unknown key 'sourse'"):
+        built("--config", str(files / "typo.json"))
+
+
 def test_a_name_in_the_file_is_enough(
     files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,6 +247,26 @@ def test_on_resume_a_file_counts_like_flags(files: Path) -> None:
 
 def test_every_leaf_has_a_kind() -> None:
     assert set(kinds()) == set(dict(leaves(Experiment())))
+
+
+def test_words_are_what_is_written() -> None:
+    """YAML alone would make a switch of ``off``, a mapping of ``{epoch}`` and a date of 2026-01-01."""
+    words = ["checkpoint.filename={epoch}-{step}", "init_ckpt=", "optimizer.freeze=", "project='1.5'"]
+    one = built("--set", *words).experiment
+    assert one.checkpoint.filename == "{epoch}-{step}"
+    assert (one.init_ckpt, one.optimizer.freeze, one.project) == ("", (), "1.5")
+
+
+def test_words_in_files_are_what_is_written(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "project: 2026-01-01\nseed: 010\ntrainer: {precision: 32, sync_batchnorm: yes, devices: 2}\n"
+        "optimizer: {learning_rate: null, betas: [0.9, 5e-1]}\n"
+    )
+    one = built("--config", str(tmp_path / "a.yaml")).experiment
+    assert (one.project, one.seed) == ("2026-01-01", 10)
+    assert (one.trainer.precision, one.trainer.sync_batchnorm, one.trainer.devices) == ("32", True, "2")
+    assert one.optimizer.learning_rate is None
+    assert one.optimizer.betas == (0.9, 0.5)
 
 
 def test_numbers_in_either_form() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import amt
 from amt.cli.command import EXIT_ERROR, EXIT_OK
 from amt.cli.convert import COMMANDS, main
 from amt.model.checkpoint_file import read_checkpoint
+from script_loading import load_samples
 
 PACKAGE = Path(amt.__file__).parent
 BROKEN = Path(__file__).parents[1] / "model" / "data"
@@ -23,13 +23,7 @@ BROKEN = Path(__file__).parents[1] / "model" / "data"
 
 @pytest.fixture(scope="module")
 def samples() -> ModuleType:
-    path = Path(__file__).parents[1] / "model" / "importing" / "samples.py"
-    spec = importlib.util.spec_from_file_location("amt_tests_samples", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_samples()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -52,21 +51,3 @@ def test_marks_are_needed() -> None:
     for name in TABLES:
         with pytest.raises(ValueError, match=name):
             refresh(TEXT.replace(f"<!-- {name}: end -->", ""))
-
-
-PAGES = ["README.md", "README.zh-CN.md"]
-PAGES += [f"docs/{name}.md" for name in ("data", "extending", "models", "objective", "runs", "training")]
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_commands_in_the_documents_are_understood(name: str) -> None:
-    """Every train.py command line in the documents parses, and its flags go together."""
-    text = (ROOT / name).read_text(encoding="utf-8")
-    found = re.findall(r"^[^|`]*\btrain\.py ([^|`]*)$", text, re.MULTILINE)
-    assert found
-    for line in found:
-        words = shlex.split(line.partition("  #")[0])
-        command = parse([word for word in words if word != "..."], OPTIONS)
-        assert command.words, line
-        if not command.has("--config"):  # a file of the reader
-            resolve(command.words[0], command, read_environment({}))

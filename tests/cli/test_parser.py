@@ -63,7 +63,7 @@ def test_one_or_more_ends_at_the_next_option() -> None:
 def test_number_of_values() -> None:
     assert refused("-r", "1") == "-r expects 2 values, got 1"
     assert "before -s" in refused("-r", "1", "-s", "1")
-    assert "one or more" in refused("-n", "-s", "1")
+    assert "one or more values" in refused("-n", "-s", "1")
     assert parse(["-r", "1", "2", "word"], OPTIONS).words == ("word",)
 
 

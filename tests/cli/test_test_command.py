@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -24,16 +23,7 @@ from amt.data.store import SongStore
 from amt.inference import untrained_transcriber
 from amt.notes import Note, array_to_notes, read_midi, write_midi
 from amt.reports.plan import TestPlan
-
-
-def load_tiny() -> Any:
-    path = Path(__file__).parents[1] / "training" / "tiny.py"
-    spec = importlib.util.spec_from_file_location("amt_tests_tiny_of_cli", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from script_loading import load_tiny
 
 
 @pytest.fixture(scope="module")

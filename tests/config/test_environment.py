@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from amt.cli.train import environment_rows
 from amt.config.environment import EXAMPLES, SCRIPT_VARIABLES, VARIABLES, default_root, read_environment
+from amt.config.experiment import Experiment
+from amt.config.leaves import replace_leaves
 
 CHECKOUT = Path(__file__).parents[2]
 GOOD = {"bool": "yes", "int": "3", "float": "0.5", "text": "a b"}
@@ -97,6 +100,71 @@ AMT_DYNAMIC_DATASET_WEIGHTING_MIN AMT_DYNAMIC_DATASET_WEIGHTING_MAX
 
 def test_every_required_variable_is_there() -> None:
     assert set(REQUIRED) <= {variable.name for variable in VARIABLES}
+
+
+DEFAULTS = {
+    "AMT_NUM_WORKERS": "32",
+    "AMT_PREFETCH_FACTOR": "4",
+    "AMT_PERSISTENT_WORKERS": "true",
+    "AMT_WARMUP_STEPS": "500 with -s cosine",
+    "AMT_FORCE_SCRATCH": "0",
+    "AMT_MAX_CONSECUTIVE_NONFINITE_TRAIN_LOSS": "50",
+    "AMT_NAN_LR_SHRINK_FACTOR": "0.5",
+    "AMT_MIN_GRAD_SCALE": "16",
+    "AMT_DEBUG_GRAD_FINITE": "0",
+    "AMT_DETECT_ANOMALY": "0",
+    "AMT_WANDB_MINIMAL": "true",
+    "AMT_ENABLE_LR_MONITOR": "0",
+    "AMT_CHECKPOINT_FILENAME": "{epoch}-{step}-{validation/macro_onset_f:.4f}",
+    "AMT_SAVE_BEFORE_VAL": "false",
+    "AMT_SAVE_EVERY_N_TRAIN_STEPS": "0",
+    "AMT_RESET_TOPK_ON_RESUME": "false",
+    "AMT_VALIDATE_BEFORE_FIT": "false",
+    "AMT_DDP_FIND_UNUSED_PARAMETERS": "false",
+    "AMT_ALLOW_REWIND": "0",
+    "AMT_DYNAMIC_DATASET_WEIGHTING": "false",
+    "AMT_DYNAMIC_DATASET_WEIGHTING_METRIC": "frame_f",
+    "AMT_DYNAMIC_DATASET_WEIGHTING_EMA": "0.9",
+    "AMT_DYNAMIC_DATASET_WEIGHTING_MOMENTUM": "0.5",
+    "AMT_DYNAMIC_DATASET_WEIGHTING_MIN": "0.5",
+    "AMT_DYNAMIC_DATASET_WEIGHTING_MAX": "2",
+    "AMT_DATA_HOME": "../data",
+    "AMT_LOG_DIR": "../logs",
+}
+"""What the same section says of their defaults."""
+
+
+def test_shown_defaults_are_the_required_ones() -> None:
+    shown = {name: default for name, default, _ in environment_rows()}
+    assert {name: shown[name] for name in DEFAULTS} == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("AMT_MAX_CONSECUTIVE_NONFINITE_TRAIN_LOSS", "0"),
+        ("AMT_NAN_LR_SHRINK_FACTOR", "0"),
+        ("AMT_NAN_LR_SHRINK_FACTOR", "1.5"),
+        ("AMT_MIN_GRAD_SCALE", "0"),
+        ("AMT_WARMUP_STEPS", "-1"),
+        ("AMT_NUM_WORKERS", "-1"),
+        ("AMT_PREFETCH_FACTOR", "0"),
+        ("AMT_SAVE_EVERY_N_TRAIN_STEPS", "-1"),
+        ("AMT_DYNAMIC_DATASET_WEIGHTING_EMA", "1.5"),
+        ("AMT_DYNAMIC_DATASET_WEIGHTING_METRIC", "f1"),
+    ],
+)
+def test_values_out_of_range_name_the_variable(name: str, text: str) -> None:
+    environment = read_environment({name: text})
+    with pytest.raises(ValueError, match=name if name[-1] != "C" else "frame_f"):
+        replace_leaves(Experiment(), environment.settings)
+
+
+def test_a_home_that_is_not_known_stays_in_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container the user may have no name and no HOME."""
+    environment = read_environment({"AMT_LOG_DIR": "~no-such-user/logs"})
+    assert environment.log_dir.name == "logs"
+    assert environment.log_dir.parent.name == "~no-such-user"
 
 
 def test_names_are_unique() -> None:

@@ -6,7 +6,6 @@ import itertools
 import multiprocessing
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -234,30 +233,43 @@ def test_too_little_shared_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> No
         assert "--shm-size" in problem
 
 
+def program(home: Path, limits: str, dataio: str, rest: str) -> str:
+    """A program with the training loader of ``home`` as ``module``."""
+    return f"""
+import itertools, resource
+{limits}
+from amt.config import *
+from amt.data.module import TranscriptionData
+from amt.tokenizer import NoteTokenizer
+run = Experiment(audio=AudioConfig(segment_samples={SEGMENT}), bsz=BatchSizes(2, 2),
+                 dataio=DataIO({dataio}), data=DataConfig(("tones",)))
+tokenizer = NoteTokenizer.from_task(run.task, segment_samples={SEGMENT}, max_length=256)
+module = TranscriptionData(run, tokenizer, {str(home)!r})
+{rest}
+"""
+
+
+def run_program(text: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", text]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
 @pytest.mark.slow
 def test_few_open_files_are_enough(data_home: Path) -> None:
     """Case B11: workers send many batches under a low limit of open files."""
-    script = f"""
-        import itertools, resource
-        resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
-        from amt.config import *
-        from amt.data.module import TranscriptionData
-        from amt.tokenizer import NoteTokenizer
-        run = Experiment(audio=AudioConfig(segment_samples={SEGMENT}), bsz=BatchSizes(2, 2),
-                         dataio=DataIO(num_workers=4, prefetch_factor=4), data=DataConfig(("tones",)))
-        tokenizer = NoteTokenizer.from_task(run.task, segment_samples={SEGMENT}, max_length=256)
-        module = TranscriptionData(run, tokenizer, {str(data_home)!r})
-        kept = list(itertools.islice(iter(module.train_dataloader()), 60))
-        print(len(kept))
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    limits = "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))"
+    taken = "print(len(list(itertools.islice(iter(module.train_dataloader()), 60))))"
+    done = run_program(program(data_home, limits, "num_workers=4, prefetch_factor=4", taken))
     assert done.stdout.strip() == "60", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("loader", ["train_dataloader", "val_dataloader"])
+def test_a_process_that_ends_in_the_middle_ends(data_home: Path, loader: str) -> None:
+    """Its loader processes ignore the signal by which Python would end them."""
+    rest = f"batches = iter(module.{loader}())\nnext(batches)\nprint('read')"
+    done = run_program(program(data_home, "", "num_workers=2, prefetch_factor=2", rest))
+    assert (done.returncode, done.stdout.strip()) == (0, "read"), done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
 
 
 def test_the_file_limit_is_only_raised() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -101,6 +102,63 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
     write_store(tmp_path / "store", songs=1, overwrite=True)
     assert SongStore.open(tmp_path / "store").splits == {"test": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_one_writer_at_a_time_until_the_store_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = []
+    rename, rmtree = os.rename, shutil.rmtree
+
+    def intrude(*args: object, **rest: object) -> None:
+        with pytest.raises(ValueError, match="another process is preparing it"):
+            StoreWriter(tmp_path / "demo", "demo", resume=True, overwrite=True)
+        refused.append(args)
+
+    def watched_rename(*args: Path) -> None:
+        intrude(*args)
+        rename(*args)
+        intrude(*args)
+
+    def watched_rmtree(path: Path, **rest: bool) -> None:
+        if Path(path).name.endswith(".unfinished"):
+            intrude(path)
+        rmtree(path, **rest)
+
+    writer = StoreWriter(tmp_path / "demo", "demo", resume=True)
+    writer.add_split("train")
+    monkeypatch.setattr(os, "rename", watched_rename)
+    monkeypatch.setattr(shutil, "rmtree", watched_rmtree)
+    writer.close()
+    monkeypatch.undo()
+    assert len(refused) == 3
+    with StoreWriter(tmp_path / "demo", "demo", resume=True, overwrite=True) as writer:
+        writer.add_split("train")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo"]
+
+
+def test_a_replaced_store_comes_back_where_the_new_one_cannot_take_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_store(tmp_path / "demo", songs=2)
+    rename = os.rename
+
+    def refuse(source: Path, target: Path) -> None:
+        if Path(source).name == "store":
+            raise PermissionError(errno.EACCES, "Permission denied", str(target))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(PermissionError):
+        write_store(tmp_path / "demo", songs=3, overwrite=True)
+    monkeypatch.undo()
+    assert sum(SongStore.open(tmp_path / "demo").splits.values()) == 2
+
+
+def test_a_file_in_place_of_the_data_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    with pytest.raises(ValueError, match="home: is no folder"):
+        StoreWriter(tmp_path / "home" / "demo", "demo")
 
 
 def test_leftovers_of_a_killed_writer_go(tmp_path: Path) -> None:

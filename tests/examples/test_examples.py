@@ -17,19 +17,15 @@ import pytest
 import torch
 
 from amt.cli.prepare import main as prepare
-from amt.config import (
-    AudioConfig,
-    Experiment,
-    ModelConfig,
-    PerceiverTFConfig,
-    PreEncoderConfig,
-    T5DecoderConfig,
-)
+from amt.config import Experiment, T5DecoderConfig
+from amt.config.presets import combine_presets
 from amt.inference import load_transcriber
 from amt.model import build_from
 from amt.model.checkpoint_content import description
 from amt.notes import Note, read_midi, write_midi
 from amt.tokenizer import NoteTokenizer
+from script_loading import load_samples, load_script
+from small_networks import small_experiment
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -38,7 +34,7 @@ HAS_ONNX = all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript",
 
 
 def run(home: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """``python <command>`` in the checkout."""
+    """``python <command>``, a path of the checkout first, in the folder ``home``."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("AMT_", "WANDB_"))}
     environment |= {
         "AMT_DATA_HOME": str(home / "data"),
@@ -46,7 +42,12 @@ def run(home: Path, *command: str) -> subprocess.CompletedProcess[str]:
         "OMP_NUM_THREADS": "1",
     }
     return subprocess.run(
-        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, str(ROOT / command[0]), *command[1:]],
+        cwd=home,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
 
 
@@ -79,29 +80,8 @@ def songs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def one_song_checkpoint(path: Path) -> Path:
     """A network that writes the same tokens in every window, those of a piano, a bass and a drum whose notes
     repeat with the windows; the piano's sound over the seams."""
-    experiment = Experiment(
-        exp_id="one-song",
-        task="mc13_fsingle",
-        event_length=48,
-        audio=AudioConfig(codec="logspec", segment_samples=8000, hop_length=300),
-        model=ModelConfig(
-            "perceiver-tf",
-            pre_encoder=PreEncoderConfig(type="strided", out_channels=8, time_stride=2),
-            pre_decoder_type="linear",
-            encoder=PerceiverTFConfig(
-                num_latents=2,
-                d_latent=16,
-                d_model=16,
-                qk_channels=16,
-                v_channels=16,
-                num_heads=2,
-                num_blocks=1,
-                num_local_layers=1,
-                num_temporal_layers=1,
-            ),
-            decoder=T5DecoderConfig(d_model=128, num_layers=1, num_heads=2, d_kv=8),
-        ),
-    )
+    decoder_sizes = T5DecoderConfig(d_model=128, num_layers=1, num_heads=2, d_kv=8)
+    experiment = small_experiment(decoder_sizes, exp_id="one-song")
     tokenizer = NoteTokenizer.from_experiment(experiment)
     song = []
     for start in (0.0, 0.5, 1.0):
@@ -149,12 +129,98 @@ def test_transcribe_folder(songs: Path, tmp_path: Path) -> None:
     assert len(read_midi(out / "below" / "song 1.mid")) == 12
 
 
+SMALL = ["-it", "2", "-vit", "2", "--threads", "1", "-bsz", "2", "2", "-wb", "disabled"]
+
+
+TINY_STAGE = ["--rl-max-tokens", "16", "--set", "trainer.log_every_n_steps=1"]
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def usage(name: str) -> str:
+    """The text at the head of an example."""
+    return (EXAMPLES / f"{name}.py").read_text(encoding="utf-8").split('"""')[1]
+
+
+def published_file(path: Path) -> Path:
+    """A small network of random weights in a file as YourMT3+ writes it."""
+    samples = load_samples()
+    experiment = samples.small("yptf_single")
+    made: Path = samples.lightning_file(path, samples.random_state(experiment), experiment)
+    return made
+
+
+@pytest.mark.slow
+def test_fine_tune(songs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path / "data"))
+    assert prepare(["folder", str(songs), "--name", "known", "--seed", "3"]) == 0
+    published = published_file(tmp_path / "published.ckpt")
+    command = ("examples/fine_tune.py", "tuned", str(published), str(songs), "known", *SMALL)
+    done = run(tmp_path, *command)
+    assert done.returncode == 0, done.stderr
+    assert "WARM START" in done.stdout
+    last = tmp_path / "logs" / "ymt3" / "tuned" / "checkpoints" / "last.ckpt"
+    trained = torch.load(last, weights_only=True)
+    experiment = Experiment.from_json(trained["experiment"])
+    assert experiment.data.presets == ("tuned_mix",)
+    assert experiment.model.encoder.d_latent == 16, "the network is that of the published file"
+    start = torch.load(tmp_path / "tuned.start.ckpt", weights_only=True)["state_dict"]
+    name = "model.decoder.lm_head.weight"
+    distance = float((trained["state_dict"][name] - start[name]).abs().max())
+    assert 0 < distance < 1e-3, "two steps of 1e-5 away from where it started"
+    # Both the new songs and the old ones are trained on and validated.
+    metrics = table(last.parents[1] / "metrics.csv")
+    assert {f"validation/({name})onset_f" for name in ("tuned_songs", "known")} <= set(metrics[-1])
+    again = run(tmp_path, *command)
+    assert again.returncode == 0, again.stderr
+    assert "finished, already at step 2" in again.stdout
+    compare = "--compare tuned.start.ckpt tuned@last.ckpt -d known tuned_songs"
+    assert f"python src/test.py {compare}".replace("known", "OLD").replace("tuned", "NAME") in usage(
+        "fine_tune"
+    )
+    compared = run(tmp_path, "src/test.py", *compare.split(), "-o", "compared")
+    assert compared.returncode == 0, compared.stderr
+    assert (tmp_path / "compared" / "comparison.json").is_file()
+
+
+def test_the_old_data_have_their_share() -> None:
+    """Of a mixture its members keep their shares among each other; old and new add up to 1."""
+    module = load_script(EXAMPLES / "fine_tune.py")
+    old = combine_presets(["all_cross_final"])
+    mix = module.mixture("named_so", "songs", old)
+    assert mix.presets == ("songs", *old.presets)
+    assert mix.weights[0] == pytest.approx(1 - module.OLD_SHARE)
+    assert sum(mix.weights) == pytest.approx(1)
+    assert mix.weights[1] / mix.weights[2] == pytest.approx(old.weights[0] / old.weights[1])
+
+
+def test_reinforce(songs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path / "data"))
+    assert prepare(["folder", str(songs), "--name", "mysongs"]) == 0
+    start = one_song_checkpoint(tmp_path / "converged.ckpt")
+    command = ("examples/reinforce.py", "better", str(start), "mysongs", *SMALL, *TINY_STAGE)
+    done = run(tmp_path, *command)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "logs" / "ymt3" / "better"
+    rows = table(folder / "metrics.csv")
+    scores = [row for row in rows if row.get("validation/macro_onset_f")]
+    assert [int(row["step"]) for row in scores] == [0, 2], "before the stage and after it"
+    rewards = [float(row["rl_reward"]) for row in rows if row.get("rl_reward")]
+    assert rewards
+    assert f"rl_reward: {rewards[0]:.3f} at first, {rewards[-1]:.3f} in the end" in done.stdout
+    trained = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    stage = Experiment.from_json(trained["experiment"]).rl
+    assert (stage.enabled, stage.reward, stage.baseline, stage.num_samples) == (True, "onset_f", "group", 4)
+
+
 def test_own_task(songs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path / "data"))
     assert prepare(["folder", str(songs), "--name", "mysongs"]) == 0
-    small = ["-it", "2", "-vit", "2", "--threads", "1", "-bsz", "2", "2", "-wb", "disabled"]
     done = run(
-        tmp_path, "examples/own_task.py", "train", "bass", "--recipe", "quickstart", "-d", "mysongs", *small
+        tmp_path, "examples/own_task.py", "train", "bass", "--recipe", "quickstart", "-d", "mysongs", *SMALL
     )
     assert done.returncode == 0, done.stderr
     last = tmp_path / "logs" / "ymt3" / "bass" / "checkpoints" / "last.ckpt"

@@ -9,39 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from amt.config import (
-    AudioConfig,
-    BatchSizes,
-    Experiment,
-    ModelConfig,
-    PerceiverTFConfig,
-    PreEncoderConfig,
-    T5DecoderConfig,
-)
+from amt.config import BatchSizes, Experiment, T5DecoderConfig
 from amt.inference import DecodingChoices, SongTranscriber, Transcription, untrained_transcriber
+from small_networks import small_experiment
 
-TINY = Experiment(
-    exp_id="tiny",
-    task="mc13_fsingle",
-    event_length=48,
-    audio=AudioConfig(codec="logspec", segment_samples=8000, hop_length=300),
-    model=ModelConfig(
-        encoder_type="perceiver-tf",
-        pre_decoder_type="linear",
-        pre_encoder=PreEncoderConfig(type="strided", out_channels=8, time_stride=2),
-        encoder=PerceiverTFConfig(
-            num_latents=2,
-            d_latent=16,
-            d_model=16,
-            qk_channels=16,
-            v_channels=16,
-            num_heads=2,
-            num_blocks=1,
-            num_local_layers=1,
-            num_temporal_layers=1,
-        ),
-        decoder=T5DecoderConfig(d_model=16, num_layers=1, num_heads=2, d_kv=8),
-    ),
+TINY = small_experiment(
+    T5DecoderConfig(d_model=16, num_layers=1, num_heads=2, d_kv=8),
     bsz=BatchSizes(sub=4, local=4, validation=4, test=4),
 )
 

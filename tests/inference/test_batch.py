@@ -286,14 +286,14 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
 def dies_of_deadly(plain: Any) -> Any:
     """A ``transcribe_jobs`` whose process is killed by a file called ``deadly``."""
 
-    def transcribe_jobs(transcriber: Any, jobs: Iterator[Job], formats: Any) -> Iterator[Any]:
+    def transcribe_jobs(transcriber: Any, jobs: Iterator[Job], *rest: Any) -> Iterator[Any]:
         def checked() -> Iterator[Job]:
             for job in jobs:
                 if "deadly" in job.audio.name:
                     os.kill(os.getpid(), signal.SIGKILL)
                 yield job
 
-        return plain(transcriber, checked(), formats)
+        return plain(transcriber, checked(), *rest)
 
     return transcribe_jobs
 
@@ -308,3 +308,22 @@ def test_a_file_that_kills_its_process_is_named_and_the_others_are_done(
     by_name = {Path(row["file"]).name: row for row in report(out)["files"]}
     assert by_name["deadly.wav"]["reason"] == "a process that read it ended (signal 9), twice"
     assert report(out)["counts"] == {"transcribed": 5, "earlier": 0, "failed": 1, "waiting": 0}
+
+
+@pytest.mark.parametrize("devices", [["cpu"], ["cpu", "cpu"]])
+def test_the_report_says_what_is_odd_about_a_file(
+    songs: Path, log_dir: Path, tmp_path: Path, forked: None, devices: list[str], capfd: Any
+) -> None:
+    soundfile.write(tmp_path / "song.mp3", np.tile(soundfile.read(songs / "song.wav")[0], 6), 16000)
+    content = (tmp_path / "song.mp3").read_bytes()
+    (songs / "cut.mp3").write_bytes(content[: len(content) // 2])
+    out = tmp_path / "out"
+    for status in ("transcribed", "earlier"):
+        assert run_batch("tiny", [songs], out, log_dir=log_dir, devices=devices) == 0
+        by_name = {Path(row["file"]).name: row for row in report(out)["files"]}
+        (remark,) = by_name["cut.mp3"]["remarks"]
+        assert remark.startswith("it ends after ")
+        assert by_name["cut.mp3"]["status"] == status
+        assert all(row["remarks"] == [] for name, row in by_name.items() if name != "cut.mp3")
+    with (out / "report.csv").open(newline="", encoding="utf-8") as file:
+        assert {row["remarks"] for row in csv.DictReader(file)} == {"", remark}

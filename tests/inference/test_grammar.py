@@ -84,6 +84,9 @@ def test_instruments() -> None:
         find_instruments(tokenizer, ["Basss"])
     single = NoteTokenizer.from_task("singing_v1", segment_samples=16000)
     assert find_instruments(single, ["drums"]) == {128}
+    voice = NoteTokenizer.from_task("mc13_fsingle_vocal", segment_samples=16000)
+    with pytest.raises(ValueError, match=r"writes none of them, but Singing Voice$"):
+        find_instruments(voice, ["Bass"])
     grammar = TokenGrammar(tokenizer, CPU, bass)
     ids = wander(grammar, 8, 80, 2)
     programs = tokenizer.token_range("program")

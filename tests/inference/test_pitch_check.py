@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
-from amt.inference.pitch_check import PitchEvidence, voice_log_probabilities
+from amt.inference.pitch_check import PitchEvidence, join_notes, voice_log_probabilities
 from amt.notes import Note
 
 FRAMES, STEP = 40, 600
@@ -51,3 +52,32 @@ def test_the_voice_is_found_among_the_groups() -> None:
     chosen = voice_log_probabilities(logits, ("pitched", "voice"))
     assert chosen.shape == (2, FRAMES, 88)
     assert (chosen.argmax(-1) == 40).all()
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"),
+    [
+        ([(1.0, 1.02), (1.02, 2.0)], [(1.0, 2.0)]),
+        ([(1.0, 2.0), (1.01, 1.04)], [(1.0, 2.0)]),
+        ([(1.0, 1.5), (1.2, 2.0)], [(1.0, 1.2), (1.2, 2.0)]),
+        ([(1.0, 1.02), (1.03, 2.0)], [(1.0, 1.02), (1.03, 2.0)]),
+        ([(1.0, 1.5), (1.5, 2.0)], [(1.0, 1.5), (1.5, 2.0)]),
+        ([(1.0, 1.02), (1.02, 1.04), (1.04, 1.3), (1.3, 2.0)], [(1.0, 1.3), (1.3, 2.0)]),
+    ],
+)
+def test_parts_of_a_note_are_joined(
+    parts: list[tuple[float, float]], whole: list[tuple[float, float]]
+) -> None:
+    notes = [Note(onset, offset, 60, 100) for onset, offset in parts]
+    others = [Note(1.0, 3.0, 61, 100), Note(1.0, 3.0, 60, 101)]
+    joined, waiting = join_notes([*notes, *others], float("inf"))
+    assert not waiting
+    assert sorted(joined) == sorted([*(Note(onset, offset, 60, 100) for onset, offset in whole), *others])
+
+
+def test_a_note_waits_until_nothing_can_meet_it() -> None:
+    notes = [Note(1.0, 1.5, 60, 100), Note(1.2, 2.0, 60, 100), Note(1.98, 1.99, 62, 100)]
+    joined, waiting = join_notes(notes, 2.0)
+    assert joined == [Note(1.0, 1.2, 60, 100), Note(1.2, 2.0, 60, 100)]
+    assert waiting == [notes[2]], "what begins at 2.0 may be the same note"
+    assert join_notes(notes, 1.9) == ([Note(1.0, 1.2, 60, 100)], notes[1:])

@@ -209,3 +209,37 @@ def test_output_folder_that_cannot_be_made(
     song = sound(tmp_path / "song.wav")
     assert run_predict("tiny", [song], out=song / "below", log_dir=log_dir) == 2
     assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_name_as_long_as_names_can_be_stops_nobody(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("x" * 251, "é" * 125, "song"):
+        sound(tmp_path / "in" / f"{name}.wav")
+    assert run_predict("tiny", [tmp_path / "in"], out=tmp_path / "out", log_dir=log_dir) == 0
+    assert {len(path.stem) for path in (tmp_path / "out").iterdir()} == {251, 125, 4}
+    assert run_predict("tiny", [tmp_path / "in"], log_dir=log_dir) == 1, "no room for the ending"
+    said = capsys.readouterr().err
+    assert said.count("File name too long") == 2
+    assert (tmp_path / "in" / "song_transcribed.mid").is_file()
+    with pytest.raises(ValueError, match=r"x+ does not exist"):
+        plan_jobs([Path("x" * 5000)], None)
+
+
+def test_a_link_that_leads_nowhere_is_named(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound(tmp_path / "in" / "song.wav")
+    (tmp_path / "in" / "gone.wav").symlink_to(tmp_path / "nowhere.wav")
+    (tmp_path / "in" / "loop.wav").symlink_to("loop.wav")
+    (tmp_path / "in" / "gone.txt").symlink_to(tmp_path / "nowhere.txt")
+    (tmp_path / "in" / "folder").symlink_to(".")
+    assert run_predict("tiny", [tmp_path / "in"], out=tmp_path / "in" / "out", log_dir=log_dir) == 1
+    said = capsys.readouterr()
+    assert "1 of 3 files transcribed" in said.out
+    assert said.err.count("not transcribed: there is no such audio file") == 2
+
+
+def test_standard_input_is_no_file() -> None:
+    with pytest.raises(ValueError, match="standard input, which is not read"):
+        plan_jobs([Path("-")], None)

@@ -185,6 +185,16 @@ def test_progress_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: An
     assert real_time(1000, 10) == "100 times real time"
 
 
+def test_case_of_silence(log_dir: Path, tmp_path: Path) -> None:
+    """F09: random weights, which end no sequence, give valid MIDI within the sound."""
+    given: dict[str, Any] = {"log_dir": log_dir, "choices": LIVELY, "formats": ("mid", "json")}
+    assert run_predict("lively", [CASES / "w06_silence_2s.wav"], out=tmp_path, **given) == 0
+    told = json.loads((tmp_path / "w06_silence_2s.json").read_text())
+    notes = read_midi(tmp_path / "w06_silence_2s.mid")
+    assert len(notes) == len(told["notes"]) > 0
+    assert all(0 <= note.onset < note.offset <= 2.01 for note in notes)
+
+
 @pytest.mark.slow
 def test_case_of_a_long_file(log_dir: Path, tmp_path: Path) -> None:
     """D49: half an hour of silence."""

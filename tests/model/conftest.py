@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Callable
@@ -17,6 +16,9 @@ from torch import Tensor, nn
 
 from amt.config import AudioConfig, ModelConfig, PerceiverTFConfig, PreEncoderConfig, T5DecoderConfig
 from amt.model.decoder import T5Decoder
+from script_loading import load_samples, load_script
+from small_networks import small_encoder
+from small_networks import small_model as small_network
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "model"
 
@@ -92,15 +94,6 @@ def published_name(ours: str) -> str:
     return name
 
 
-def _load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"amt_tests_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(autouse=True)
 def _one_thread_and_seed() -> None:
     torch.set_num_threads(1)
@@ -153,13 +146,13 @@ def load_published() -> Callable[..., None]:
 @pytest.fixture(scope="session")
 def samples() -> ModuleType:
     """Published key lists, and files made from them."""
-    return _load(Path(__file__).with_name("importing") / "samples.py")
+    return load_samples()
 
 
 @pytest.fixture(scope="session")
 def fill_rule() -> ModuleType:
     """The rule by which golden runs filled weights and made audio."""
-    return _load(GOLDEN / "fill_rule.py")
+    return load_script(GOLDEN / "fill_rule.py")
 
 
 @pytest.fixture
@@ -348,22 +341,10 @@ def quick_audio() -> AudioConfig:
 @pytest.fixture
 def small_model() -> ModelConfig:
     """A small network of the published kind."""
-    return ModelConfig(
-        "perceiver-tf",
-        pre_encoder=PreEncoderConfig("conv", out_channels=8),
-        pre_decoder_type="linear",
-        encoder=PerceiverTFConfig(
-            num_latents=3,
-            d_latent=16,
-            d_model=16,
-            qk_channels=16,
-            v_channels=16,
-            num_heads=4,
-            num_blocks=2,
-            num_local_layers=1,
-            num_temporal_layers=1,
-        ),
-        decoder=T5DecoderConfig(d_model=24, num_heads=3, d_kv=8, num_layers=2),
+    return small_network(
+        T5DecoderConfig(d_model=24, num_heads=3, d_kv=8, num_layers=2),
+        small_encoder(num_latents=3, num_heads=4, num_blocks=2),
+        PreEncoderConfig("conv", out_channels=8),
     )
 
 

@@ -14,8 +14,6 @@ from torch import Tensor
 from amt.config import (
     AudioConfig,
     Experiment,
-    ModelConfig,
-    PerceiverTFConfig,
     PreEncoderConfig,
     T5DecoderConfig,
 )
@@ -26,29 +24,17 @@ from amt.model.checkpoint_info import describe_checkpoint
 from amt.model.checkpoint_tools import average_checkpoints, mix_checkpoints, strip_checkpoint
 from amt.model.checkpoint_write import write_checkpoint
 from amt.model.importing.convert import blank_network
+from small_networks import small_encoder, small_experiment, small_model
 
 BROKEN = Path(__file__).parent / "data"
-EXPERIMENT = Experiment(
-    exp_id="tiny",
-    task="mc13_fsingle",
+EXPERIMENT = small_experiment(
+    T5DecoderConfig(),
     event_length=32,
     audio=AudioConfig(codec="melspec", segment_samples=4000, hop_length=300, n_mels=64),
-    model=ModelConfig(
-        "perceiver-tf",
-        pre_encoder=PreEncoderConfig("conv", out_channels=4),
-        pre_decoder_type="linear",
-        encoder=PerceiverTFConfig(
-            num_latents=2,
-            d_latent=8,
-            d_model=8,
-            qk_channels=8,
-            v_channels=8,
-            num_heads=2,
-            num_blocks=1,
-            num_local_layers=1,
-            num_temporal_layers=1,
-        ),
-        decoder=T5DecoderConfig(d_model=16, num_heads=2, d_kv=4, num_layers=1),
+    model=small_model(
+        T5DecoderConfig(d_model=16, num_heads=2, d_kv=4, num_layers=1),
+        small_encoder(8),
+        PreEncoderConfig("conv", out_channels=4),
     ),
 )
 

@@ -81,6 +81,25 @@ def test_warm_up_where_there_is_none_is_said(name):
     assert "AMT_WARMUP_STEPS has no effect" in schedule.notice
 
 
+@pytest.mark.parametrize(("name", "total"), [("cosine", 1), ("cosine", 10), ("constant", 5), ("plateau", 9)])
+def test_a_warm_up_that_outlasts_the_run_is_said(name, total):
+    schedule = build_scheduler(name, optimizer(), warmup_steps=10, total_steps=total)
+    assert "warm-up of 10 steps" in schedule.notice
+    rates = [schedule.rate(step) for step in range(total)]
+    assert rates[0] == 0.005
+    assert rates == sorted(rates)
+    assert max(rates) < 0.01
+    assert build_scheduler(name, optimizer(), warmup_steps=10, total_steps=11).notice == ""
+
+
+@pytest.mark.parametrize("name", sorted(SCHEDULE_TABLE))
+def test_a_run_of_one_step_has_a_rate(name):
+    schedule = build_scheduler(name, optimizer(), total_steps=1)
+    assert schedule.rate(0) == 0.01
+    schedule.step()
+    assert all(0 <= group["lr"] <= 0.01 for group in schedule.optimizer.param_groups)
+
+
 SCORES = (0.1, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.1, 0.3, *[0.30001] * 13, 0.5, *[0.4] * 6, 0.6)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -66,6 +64,16 @@ def test_no_machine_paths_in_the_tree() -> None:
         assert not re.search(r"(^|[^A-Za-z0-9_.])/(work|home|root|Users)/", text), path
 
 
+INSTALLED = ("quickstart", "dev", "docs", "onnx")
+"""Extras that ``make install`` installs."""
+
+
+def test_make_installs_the_extras_that_the_tests_need() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f'-c constraints.txt -e ".[{",".join(INSTALLED)}]"' in makefile
+    assert set(INSTALLED) <= set(PROJECT["project"]["optional-dependencies"])
+
+
 def constraints() -> dict[str, str]:
     pins: dict[str, str] = {}
     for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
@@ -80,7 +88,7 @@ def test_constraints_pin_every_dependency_within_its_bounds() -> None:
     pins = constraints()
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
-    for text in [*project["dependencies"], *extras["quickstart"], *extras["dev"]]:
+    for text in [*project["dependencies"], *(text for name in INSTALLED for text in extras[name])]:
         requirement = Requirement(text)
         pin = pins.get(canonicalize_name(requirement.name))
         assert pin is not None, f"{requirement.name} is not pinned"
@@ -92,7 +100,7 @@ def test_constraints_pin_every_dependency_within_its_bounds() -> None:
 def test_dependencies_have_an_upper_bound() -> None:
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
-    for text in [*project["dependencies"], *extras["quickstart"], *extras["dev"]]:
+    for text in [*project["dependencies"], *(text for name in INSTALLED for text in extras[name])]:
         assert any(part.operator in ("<", "==") for part in Requirement(text).specifier), text
 
 
@@ -150,6 +158,7 @@ def imported_by(statement: str) -> set[str]:
         ("amt.cli.test", {"torch", "numpy", "pytorch_lightning", "transformers"}),
         ("amt.cli.prepare", {"torch", "numpy", "music21", "symusic"}),
         ("amt.cli.export", {"torch", "numpy", "safetensors"}),
+        ("amt.cli.serve", {"torch", "numpy", "pytorch_lightning", "transformers"}),
         ("amt.cli.quickstart", {"torch", "numpy", "music21", "symusic"}),
         ("amt.training.identity", {"torch", "numpy", "pytorch_lightning"}),
         ("amt.notes", {"torch", "pytorch_lightning"}),
@@ -170,44 +179,3 @@ def test_config_needs_the_standard_library_only() -> None:
     bare = imported_by("import sys")
     foreign = found - bare - set(sys.stdlib_module_names) - {"amt"}
     assert not {name for name in foreign if not name.startswith("_")}
-
-
-@pytest.mark.slow
-def test_wheel_installs_and_runs(tmp_path: Path) -> None:
-    """The built wheel holds every package and data file, and its commands run away from the checkout."""
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    checkout = tmp_path / "checkout"  # a copy, so that no build folder is left in this one
-    shutil.copytree(SRC, checkout / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, checkout / name)
-    built = subprocess.run(
-        [*pip, "wheel", "--no-deps", "--wheel-dir", str(tmp_path), str(checkout)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr
-    [wheel] = tmp_path.glob("amt-*.whl")
-    target = tmp_path / "installed here é"
-    subprocess.run(
-        [*pip, "install", "--no-deps", "--target", str(target), str(wheel)], check=True, capture_output=True
-    )
-    wanted = {
-        path.relative_to(SRC)
-        for path in SRC.rglob("*")
-        if path.suffix in (".py", ".json", ".html", ".typed") and "__pycache__" not in path.parts
-    }
-    there = {path.relative_to(target / "amt") for path in (target / "amt").rglob("*") if path.is_file()}
-    assert wanted <= there
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from amt.train import main; sys.exit(main())"
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("AMT_")}
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code, str(target), "exp", "--print-identity"],
-        cwd=tmp_path,
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert str(tmp_path / "logs" / "ymt3" / "exp") in done.stdout

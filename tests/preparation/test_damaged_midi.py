@@ -31,10 +31,10 @@ def test_a_folder_of_damaged_midi(tmp_path: Path) -> None:
     report = prepare_folder(
         source, tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
     )
-    assert set(report.skipped) == set(REFUSED)
+    assert set(report.broken) == set(REFUSED)
     for name, words in REFUSED.items():
-        assert words in report.skipped[name]
-        assert f"{name}.mid" in report.skipped[name]
+        assert words in report.broken[name]
+        assert f"{name}.mid" in report.broken[name]
     store = SongStore.open(tmp_path / "out")
     store.check()
     rows = {row["song_id"]: row["num_notes"] for row in store.index("train")}

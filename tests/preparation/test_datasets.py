@@ -328,7 +328,7 @@ def rwc_pop(files: Any) -> Layout:
     files.midi("bass_fixed/RM-P001.mid", [note((0.25, 0.75, 40, 38))])
     files.sound("audio/RM-P001.wav")
     files.sound("audio/rwc-p-m01/2.wav")
-    files.text("rwc-p.csv", "Piece No.,Cat. Suffix,Track No.,Title\nNo. 2,M01,Tr. 02,Song\n")
+    files.text("rwc-p.csv", "Piece No.;Cat. Suffix;Track No.;Title\nNo. 2;M01;Tr. 02;Song, 1\n")
     full = [with_program(rows[0], 100), rows[1], rows[2], (0.5, 0.51, 36, 128)]
     return Layout(
         {"full": ["RM-P001", "RM-P002"], "bass": ["RM-P001_bass"]},
@@ -510,7 +510,7 @@ def test_a_folder_becomes_a_store_that_the_presets_open(
     home = tmp_path / "home"
     monkeypatch.setenv("AMT_DATA_HOME", str(home))
     layout = LAYOUTS[name](files)
-    assert main([name, str(files.root), "--workers", "1"]) == 0, capsys.readouterr().err
+    assert main([name, str(files.root), "--processes", "1"]) == 0, capsys.readouterr().err
     store = SongStore.open(home / name)
     store.check()
     for split, ids in layout.splits.items():
@@ -548,10 +548,10 @@ def test_a_damaged_file_is_named_and_can_be_left_out(
     monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path))
     layout = LAYOUTS[name](files)
     layout.damage.write_bytes(b"no such data\n")
-    assert main([name, str(files.root), "--workers", "1"]) == 2
+    assert main([name, str(files.root), "--processes", "1"]) == 2
     assert str(layout.damage) in capsys.readouterr().err
     assert not (tmp_path / name).exists()
-    assert main([name, str(files.root), "--workers", "1", "--skip-broken"]) == 0
+    assert main([name, str(files.root), "--processes", "1", "--skip-broken"]) == 0
     said = capsys.readouterr().err
     assert "left out" in said
     assert str(layout.damage) in said

@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import os
-import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,10 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
 import yaml
 
 from amt.cli.prepare import main
 from amt.config.presets import SINGLE_PRESETS
+from amt.data import store_writer
 from amt.data.store import SongStore, StoreWriter
 from amt.notes import Note
 from amt.preparation import building
@@ -52,8 +53,8 @@ def digest(folder: Path) -> str:
 
 def test_processes_change_nothing_and_two_runs_give_the_same_bytes(files: Any, tmp_path: Path) -> None:
     source = maestro(files, {"train": 3, "validation": 1, "test": 1})
-    for name, workers in (("one", 1), ("two", 2)):
-        prepare_corpus("maestro", source, tmp_path / name, workers=workers, progress=False)
+    for name, processes in (("one", 1), ("two", 2)):
+        prepare_corpus("maestro", source, tmp_path / name, processes=processes, progress=False)
     assert digest(tmp_path / "one") == digest(tmp_path / "two")
     store = SongStore.open(tmp_path / "two")
     for split in store.splits:
@@ -78,13 +79,13 @@ def test_a_run_that_was_broken_off_goes_on(
 
     monkeypatch.setattr(building._Job, "__call__", job)
     with pytest.raises(KeyboardInterrupt):
-        prepare_corpus("maestro", source, out, workers=1, progress=False)
+        prepare_corpus("maestro", source, out, processes=1, progress=False)
     assert not out.exists()
     monkeypatch.setattr(building._Job, "__call__", call)
-    assert len(list((tmp_path / ".maestro.unfinished" / "songs").iterdir())) == 2
+    assert len(list((tmp_path / ".maestro.unfinished" / "store" / "songs").iterdir())) == 2
     # A song whose file has changed since is read again.
     files.sound("2004/train0.wav", seconds=0.9, rate=16000)
-    report = prepare_corpus("maestro", source, out, workers=1, progress=False)
+    report = prepare_corpus("maestro", source, out, processes=1, progress=False)
     assert report.reused == 1
     store = SongStore.open(out)
     store.check()
@@ -97,12 +98,12 @@ def test_what_is_half_written_is_written_again(files: Any, tmp_path: Path) -> No
     source = maestro(files, {"train": 2})
     (files.root / "2004" / "train1.wav").write_bytes(b"damaged")
     with pytest.raises(ValueError, match="1 of 2 songs cannot be read"):
-        prepare_corpus("maestro", source, tmp_path / "maestro", workers=1, progress=False)
+        prepare_corpus("maestro", source, tmp_path / "maestro", processes=1, progress=False)
     work = tmp_path / ".maestro.unfinished"
     (work / "done" / "2004__train0.json").unlink()  # as when the process died between two steps
-    (work / "songs" / "left over").mkdir()
+    (work / "store" / "songs" / "left over").mkdir()
     files.sound("2004/train1.wav", seconds=0.6, rate=16000)
-    report = prepare_corpus("maestro", source, tmp_path / "maestro", workers=1, progress=False)
+    report = prepare_corpus("maestro", source, tmp_path / "maestro", processes=1, progress=False)
     assert report.reused == 0
     store = SongStore.open(tmp_path / "maestro")
     store.check()
@@ -117,7 +118,7 @@ def test_all_broken_songs_are_listed_and_the_others_are_kept(
     (source / "2004" / "train0.wav").unlink()
     (source / "2004" / "train2.midi").write_bytes(b"nothing")
     files.midi("2004/train3.midi", [Note(5.0, 6.0, 60)])
-    assert main(["maestro", str(source), "--workers", "2"]) == 2
+    assert main(["maestro", str(source), "--processes", "2"]) == 2
     said = capsys.readouterr().err
     assert "3 of 4 songs cannot be read" in said
     assert f"{source / '2004' / 'train0.wav'}: the file is missing" in said
@@ -145,7 +146,7 @@ def test_limit_takes_the_first_songs_of_each_split(
     assert store.header["licence"] == "CC BY-NC-SA 4.0"
     assert main(["maestro", str(source)]) == 0
     assert "(the first 1 songs of each split)" in capsys.readouterr().out
-    assert main(["maestro", str(source), "--overwrite", "--workers", "1"]) == 0
+    assert main(["maestro", str(source), "--overwrite", "--processes", "1"]) == 0
     assert SongStore.open(tmp_path / "maestro").splits == {"train": 3, "validation": 2, "test": 1}
 
 
@@ -154,7 +155,7 @@ def test_limit_takes_the_first_songs_of_each_split(
     [
         (["slakh"], "needs the folder"),
         (["slakh", "no such folder"], "is no folder"),
-        (["slakh", ".", "--workers", "0"], "--workers must be at least 1"),
+        (["slakh", ".", "--processes", "0"], "--processes must be at least 1"),
         (["slakh", ".", "--limit", "0"], "--limit must be at least 1"),
         (["slahk", "."], "slakh"),
     ],
@@ -171,7 +172,7 @@ def test_help_says_what_the_folder_holds(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["urmp", "--help"]) == 0
     said = capsys.readouterr().out
     assert "AuSep_*.wav" in said
-    assert "--workers" in said
+    assert "--processes" in said
 
 
 def test_two_writers_do_not_meet(tmp_path: Path) -> None:
@@ -247,7 +248,7 @@ def test_the_accompaniment_is_what_a_separation_left(files: Any, tmp_path: Path)
     files.samples("1/mixture.wav", voice + rest, 16000)
     files.samples("1/vocals.wav", voice, 16000)
     files.text("MIR-ST500.json", '{"1": [[0.1, 0.5, 69]]}')
-    prepare_corpus("mir_st500", files.root, tmp_path / "out", workers=1, progress=False)
+    prepare_corpus("mir_st500", files.root, tmp_path / "out", processes=1, progress=False)
     song = SongStore.open(tmp_path / "out").song("train_stem", 0)
     assert np.abs(song.stems[1] / 32768 - rest).max() < 1e-3
     assert np.abs(song.mix() - (voice + rest)).max() < 1e-3
@@ -257,7 +258,7 @@ def test_levels_of_enstdrums(files: Any, tmp_path: Path) -> None:
     files.text("drummer_3/annotation/126_minus-one_salsa_sticks.txt", "0.25 bd\n")
     for part, level in (("wet_mix", 0.9), ("accompaniment", 0.1)):
         files.sound(f"drummer_3/audio/{part}/126_minus-one_salsa_sticks.wav", level=level, rate=16000)
-    prepare_corpus("enstdrums", files.root, tmp_path / "out", workers=1, progress=False)
+    prepare_corpus("enstdrums", files.root, tmp_path / "out", processes=1, progress=False)
     store = SongStore.open(tmp_path / "out")
     for split, peaks in (("drummer_3_dtm_r1", (0.75, 0.25)), ("drummer_3_dtm_r2", (0.6, 0.4))):
         stems = store.song(split, 0).stems / 32768
@@ -285,8 +286,11 @@ def test_maestro_by_its_json_and_a_newer_version(files: Any, tmp_path: Path) -> 
         "maestro-v3.0.0.json",
         f'{{{columns}, "audio_filename": {{"0": "2004/train0.wav"}}, "year": {{"0": 1}}}}',
     )
-    assert prepare_corpus("maestro", source, tmp_path / "out", workers=1, progress=False).splits["train"] == 1
-    shutil.rmtree(tmp_path / "out")
+    rows = [{"split": "train", "midi_filename": "2004/train0.midi", "audio_filename": "2004/train0.wav"}]
+    for name in ("columns", "rows"):
+        report = prepare_corpus("maestro", source, tmp_path / name, processes=1, progress=False)
+        assert report.splits["train"] == 1
+        files.text("maestro-v3.0.0.json", json.dumps(rows))
     files.text("maestro-v3.0.0.json", "[]")
     with pytest.raises(ValueError, match="is no table of MAESTRO"):
         prepare_corpus("maestro", source, tmp_path / "out", progress=False)
@@ -304,20 +308,70 @@ def test_the_page_lists_every_data_set_with_its_splits() -> None:
         assert corpus.licence.split(";")[0].split(",")[0].split(" 4.0")[0] in rows[name][3], name
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        soundfile.LibsndfileError(2, "No space left on device: "),
+    ],
+)
 def test_a_full_disk_is_no_fault_of_a_song(
-    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: Exception,
+    files: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def full(*args: Any, **rest: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise error
 
     source = maestro(files, {"train": 2})
     monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path))
     monkeypatch.setattr(building, "write_song", full)
-    assert main(["maestro", str(source), "--workers", "1"]) == 2
+    assert main(["maestro", str(source), "--processes", "1"]) == 2
     said = capsys.readouterr().err
     assert "No space left on device" in said
     assert "make room and run the same command again" in said
     assert "cannot be read" not in said
+
+
+def test_a_disk_that_fills_up_late_costs_one_song(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full_at_the_second(path: Path, value: Any) -> None:
+        written.append(path)
+        if len(written) == 2:
+            path.write_text("{")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_json(path, value)
+
+    write_json, written = building.write_json, list[Path]()
+    source = maestro(files, {"train": 3})
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(building, "write_json", full_at_the_second)
+    assert main(["maestro", str(source), "--processes", "1"]) == 2
+    assert "make room and run the same command again" in capsys.readouterr().err
+    report = prepare_corpus("maestro", source, tmp_path / "maestro", processes=1, progress=False)
+    assert report.reused == 1
+    SongStore.open(tmp_path / "maestro").check()
+
+
+def test_a_disk_that_is_full_at_the_end_costs_nothing(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    source = maestro(files, {"train": 3})
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path))
+    with monkeypatch.context() as broken:
+        broken.setattr(store_writer, "write_json", full)
+        assert main(["maestro", str(source), "--processes", "1"]) == 2
+    assert "make room and run the same command again" in capsys.readouterr().err
+    assert not (tmp_path / "maestro").exists()
+    report = prepare_corpus("maestro", source, tmp_path / "maestro", processes=1, progress=False)
+    assert report.reused == 3
+    assert sorted(path.name for path in (tmp_path / "maestro").iterdir()) == ["index", "songs", "store.json"]
 
 
 def test_a_process_that_dies_is_told(files: Any, tmp_path: Path) -> None:
@@ -325,14 +379,14 @@ def test_a_process_that_dies_is_told(files: Any, tmp_path: Path) -> None:
     plans = get_corpus("maestro").find(source).songs
     plans[1] = replace(plans[1], load=partial(os._exit))
     with pytest.raises(building.KilledError, match="fewer processes than 2: finished songs are kept"):
-        building.build_store(tmp_path / "out", "out", plans, workers=2)
+        building.build_store(tmp_path / "out", "out", plans, processes=2)
     assert not (tmp_path / "out").exists()
 
 
 def test_sounds_that_are_no_drums_are_mentioned(files: Any, tmp_path: Path) -> None:
     files.text("drummer_1/annotation/001_hits.txt", "0.25 bd\n0.5 whistle\n0.75 sd-\n")
     files.sound("drummer_1/audio/wet_mix/001_hits.wav")
-    report = prepare_corpus("enstdrums", files.root, tmp_path / "out", workers=1, progress=False)
+    report = prepare_corpus("enstdrums", files.root, tmp_path / "out", processes=1, progress=False)
     assert len(report.remarks) == 1
     assert "whistle is no known drum" in report.remarks[0]
     notes = SongStore.open(tmp_path / "out").song("all_dtd", 0).notes
@@ -401,7 +455,7 @@ def test_entries_of_hooktheory_that_cannot_be_understood_are_counted(
     back = {**entry, "alignment": {"user": {"beats": [0, 4], "times": [2.0, 0.0]}}}
     files.text("Hooktheory.json", json.dumps({"good": entry, "back": back, "empty": {}}))
     files.sound("video.wav", seconds=2)
-    assert main(["hooktheory", str(files.root), "--workers", "1"]) == 0
+    assert main(["hooktheory", str(files.root), "--processes", "1"]) == 0
     assert "2 excerpts cannot be understood, such as back" in capsys.readouterr().err
     assert SongStore.open(tmp_path / "hooktheory").song("train", 0).notes["pitch"].tolist() == [67]
 
@@ -414,7 +468,7 @@ def test_songs_whose_sound_is_gone_are_left_out_and_counted(
     files.sound("1/mix.wav")
     files.sound("401/vocals.wav")
     files.sound("401/other.wav")
-    assert main(["mir_st500", str(files.root), "--workers", "1"]) == 0
+    assert main(["mir_st500", str(files.root), "--processes", "1"]) == 0
     said = capsys.readouterr().err
     assert "1 songs have notes but no folder with sound and are left out: 2" in said
     assert "train: found 1 songs of 400" in said

@@ -14,6 +14,7 @@ import soundfile
 
 from amt.data.store import SongStore
 from amt.preparation.generic import prepare_folder, split_of
+from amt.preparation.write import NOTES_CUT, NOTES_DROPPED
 
 AUDIO = Path(__file__).parent.parent / "data" / "audio"
 
@@ -60,7 +61,7 @@ def test_pairs_in_sub_folders_become_songs(tmp_path: Path) -> None:
     report = prepare_folder(
         source, tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
     )
-    assert dict(report.songs) == {"train": 3}
+    assert report.splits == {"train": 3, "validation": 0, "test": 0}
     assert sorted(report.unpaired) == ["alone.wav", "lonely.mid"]
     store = SongStore.open(tmp_path / "out")
     store.check()
@@ -98,12 +99,12 @@ def test_broken_files_are_counted_and_skipped(tmp_path: Path, capsys: pytest.Cap
     add_pair(source, "nan")
     shutil.copy(AUDIO / "w05_float32_nan_inf.wav", source / "nan.wav")
     report = prepare_folder(source, tmp_path / "out", "mine", validation_share=0, test_share=0)
-    assert set(report.skipped) == {"bad_midi", "empty_midi", "bad_audio", "no_samples"}
-    assert all(name in reason for name, reason in report.skipped.items())
-    assert report.songs["train"] == 2
+    assert set(report.broken) == {"bad_midi", "empty_midi", "bad_audio", "no_samples"}
+    assert all(name in reason for name, reason in report.broken.items())
+    assert report.splits["train"] == 2
     assert any("replaced by 0" in remark for remark in report.remarks)
     printed = capsys.readouterr().err
-    assert "skipped: 4" in printed
+    assert "left out: 4" in printed
     assert "bad_audio" in printed
     store = SongStore.open(tmp_path / "out")
     store.check()
@@ -119,7 +120,7 @@ def test_notes_stay_inside_the_audio(tmp_path: Path) -> None:
     report = prepare_folder(
         source, tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
     )
-    assert (report.notes_dropped, report.notes_cut) == (1, 1)
+    assert report.counts == {NOTES_DROPPED: 1, NOTES_CUT: 1}
     notes = SongStore.open(tmp_path / "out").song("train", 0).notes
     assert notes["pitch"].tolist() == [60]
     assert notes["offset"].tolist() == [1.0]
@@ -131,7 +132,7 @@ def test_two_audio_files_of_one_name_are_one_song_and_a_remark(tmp_path: Path) -
     report = prepare_folder(
         tmp_path / "raw", tmp_path / "out", "mine", test_share=0, validation_share=0, progress=False
     )
-    assert report.songs["train"] == 1
+    assert report.splits["train"] == 1
     assert any("song.wav" in remark for remark in report.remarks)
 
 
@@ -172,8 +173,25 @@ def test_transcriptions_beside_the_songs_are_no_songs(tmp_path: Path) -> None:
     report = prepare_folder(
         tmp_path / "in", tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
     )
-    assert sum(report.songs.values()) == 1
+    assert sum(report.splits.values()) == 1
     assert any("one_transcribed.mid: left out" in line for line in report.remarks)
+
+
+def test_hidden_folders_are_passed_over_and_links_followed_once(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    add_pair(source, "one")
+    add_pair(source / ".ipynb_checkpoints", "hidden")
+    add_pair(tmp_path / "elsewhere" / "v1.0", "linked")
+    (source / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "v1.0" / "back").symlink_to(source)
+    report = prepare_folder(
+        source, tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
+    )
+    assert report.unpaired == []
+    assert SongStore.open(tmp_path / "out").index("train")["song_id"].tolist() == [
+        "link__v1.0__linked",
+        "one",
+    ]
 
 
 def test_name_of_a_preset_is_refused(tmp_path: Path) -> None:
@@ -191,12 +209,12 @@ def test_empty_splits_are_named_with_a_seed_that_fills_them(
         add_pair(source, name)
     report = prepare_folder(source, tmp_path / "one", "mine")
     said = capsys.readouterr().err
-    assert dict(report.songs) == {"train": 2}
+    assert report.splits == {"train": 2, "validation": 0, "test": 0}
     assert "no song fell into validation and test; 2 songs cannot fill 3 splits" in said
     assert "--overwrite --test-share 0" in said
     prepare_folder(source, tmp_path / "two", "mine", test_share=0)
     found = re.search(r"no song fell into validation; .* --overwrite --seed (\d+)", capsys.readouterr().err)
     assert found is not None
     report = prepare_folder(source, tmp_path / "three", "mine", test_share=0, seed=int(found[1]))
-    assert dict(report.songs) == {"train": 1, "validation": 1}
+    assert report.splits == {"train": 1, "validation": 1, "test": 0}
     assert "no song" not in capsys.readouterr().err

@@ -263,10 +263,10 @@ def test_an_import_that_was_broken_off_goes_on_and_keeps_the_order_of_the_lists(
 
     monkeypatch.setattr(building._Job, "__call__", job)
     with pytest.raises(KeyboardInterrupt):
-        import_yourmt3(published, tmp_path, only=("musicnet",), workers=1, progress=False)
+        import_yourmt3(published, tmp_path, only=("musicnet",), processes=1, progress=False)
     assert not (tmp_path / "musicnet").exists()
     monkeypatch.setattr(building._Job, "__call__", call)
-    import_yourmt3(published, tmp_path, only=("musicnet",), workers=2, progress=False)
+    import_yourmt3(published, tmp_path, only=("musicnet",), processes=2, progress=False)
     store = SongStore.open(tmp_path / "musicnet")
     assert store.index("back")["song_id"].tolist() == ["2", "0", "1"]
     assert store.index("train_mt3")["song_id"].tolist() == ["0", "1"]

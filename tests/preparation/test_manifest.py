@@ -102,6 +102,32 @@ def test_paths_from_other_systems(files: Path, tmp_path: Path) -> None:
     assert store.index("train")["song_id"][0] == "sub__second"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '\ufeff\r\n;;\r\nID;Split;Audio;MIDI;Program\r\n"a;b";train;mix.wav;mix.mid;100.0\r\n;;;;\r\n',
+        "id\tsplit\taudio\tmidi\tprogram\ra;b\ttrain\t mix.wav \tmix.mid\t100\r",
+    ],
+)
+def test_tables_as_other_programs_write_them(files: Path, tmp_path: Path, text: str) -> None:
+    (files / "songs.csv").write_bytes(text.encode())
+    store = prepare(files / "songs.csv", tmp_path / "out")
+    assert store.index("train")["song_id"].tolist() == ["a;b"]
+    assert set(store.song("train", 0).notes["program"].tolist()) == {100, 128}
+
+
+def test_notes_in_the_manifest_are_problems_of_the_manifest(files: Path) -> None:
+    rows = [
+        {"audio": "mix.wav", "notes": [[0.1, 0.2, 60], [1, 2]]},
+        {"id": "b", "audio": "mix.wav", "notes": [{"onset": 1}]},
+    ]
+    (files / "songs.json").write_text(json.dumps(rows))
+    with pytest.raises(ValueError, match="2 problem") as caught:
+        read_manifest(files / "songs.json")
+    assert "song 1: notes: note 2: [1, 2] does not begin with three numbers" in str(caught.value)
+    assert "song 2: notes: note 1: " in str(caught.value)
+
+
 def test_songs_without_a_split_are_dealt_out(files: Path, tmp_path: Path) -> None:
     lines = [f"song{i},mix.wav,mix.mid" for i in range(12)]
     (files / "songs.csv").write_text("\n".join(["id,audio,midi", *lines]))
@@ -150,6 +176,8 @@ def test_all_problems_at_once_with_their_rows(files: Path) -> None:
         ("id,audio,midi\n", "holds no song"),
         ("id,audio,audio,midi\n", "names audio twice"),
         ("id,audio,midi\na,b,c,d\n", "line 2 has 4 cells"),
+        ('id,audio,midi\na,"b,c\nd,e,f\n', "quote without its partner"),
+        ('id,audio,midi\na,"' + 20000 * "b,c\nd,e,f\n", "quote without its partner"),
         ('[{"id": "a", "odio": "mix.wav", "midi": "mix.mid"}]', "song 1: unknown column 'odio'; did you"),
         ('[{"id": "a", "id": "b"}]', "occurs twice"),
         ('[{"label_shift_ms": NaN}]', "NaN"),
@@ -174,8 +202,8 @@ def test_songs_that_cannot_be_read_are_named_and_left_out(files: Path, tmp_path:
         "id;split;audio;midi;notes\nbad;train;mix.wav;mix.mid;\ngood;train;voice.wav;;notes.csv\n"
     )
     report = prepare_manifest(files / "songs.csv", tmp_path / "out", "mine", progress=False)
-    assert list(report.skipped) == ["bad"]
-    assert "mix.wav" in report.skipped["bad"]
+    assert list(report.broken) == ["bad"]
+    assert "mix.wav" in report.broken["bad"]
     assert SongStore.open(tmp_path / "out").splits["train"] == 1
 
 

@@ -36,10 +36,10 @@ def test_each_program_is_a_stem(tmp_path: Path) -> None:
     write_midi([Note(1900, 1901, 60)], raw / "long.mid")
     shares = {"validation_share": 0.0, "test_share": 0.0}
     report = prepare_midi(raw, tmp_path / "out", "mine", beep, licence="CC0", progress=False, **shares)
-    assert set(report.skipped) == {"empty", "junk", "long", "unplayable"}
-    assert "none of its 1 notes can be played" in report.skipped["unplayable"]
-    assert "nothing to play" in report.skipped["empty"]
-    assert "cut it to pieces" in report.skipped["long"]
+    assert set(report.broken) == {"empty", "junk", "long", "unplayable"}
+    assert "none of its 1 notes can be played" in report.broken["unplayable"]
+    assert "nothing to play" in report.broken["empty"]
+    assert "cut it to pieces" in report.broken["long"]
     assert any("a_transcribed.mid: left out" in remark for remark in report.remarks)
     store = SongStore.open(tmp_path / "out")
     store.check()
@@ -63,3 +63,6 @@ def test_mistakes_are_said(tmp_path: Path) -> None:
         prepare_midi(tmp_path, tmp_path / "out", "mine", beep, progress=False)
     with pytest.raises(ValueError, match="belongs to a data preset"):
         prepare_midi(tmp_path, tmp_path / "out", "quickstart", beep, progress=False)
+    for program in (-1, 129):
+        with pytest.raises(ValueError, match=f"program {program} must lie in 0 to 127"):
+            prepare_midi(tmp_path, tmp_path / "out", "mine", beep, program=program, progress=False)

@@ -69,7 +69,7 @@ def test_a_midi_file_for_each_stem(tmp_path: Path) -> None:
     write_midi(VOICE, song / "vocals.mid")  # of program 0, as melodies often are
     write_midi(DRUMS, song / "drums.mid")
     report, store = prepare(tmp_path / "raw", tmp_path / "out")
-    assert not report.skipped
+    assert not report.broken
     assert not report.unpaired
     found = store.song("train", 0)
     assert found.song_id == "first song"
@@ -106,7 +106,7 @@ def test_one_midi_file_for_all_stems(tmp_path: Path) -> None:
     write_midi(notes, raw / "in" / "all of it.mid")
     write_midi(notes, raw / "beside.mid")
     report, store = prepare(raw, tmp_path / "out")
-    assert dict(report.songs) == {"train": 2}
+    assert report.splits == {"train": 2, "validation": 0, "test": 0}
     for number in range(2):
         song = store.song("train", number)
         assert dict(zip(song.stem_names, song.stem_programs, strict=True)) == {
@@ -128,6 +128,18 @@ def test_stems_without_notes_are_heard_but_not_annotated(tmp_path: Path) -> None
     assert store.song("train", 0).stem_programs == [[], [], [100]]
 
 
+def test_transcriptions_are_no_notes_and_folders_may_have_dots(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    sound(source / "song 1.5" / "vocals.wav")
+    write_midi(VOICE, source / "song 1.5.mid")
+    write_midi(DRUMS, source / "song 1.5" / "vocals_transcribed.mid")
+    write_midi(BASS, source / "song 1.mid")
+    report, store = prepare(source, tmp_path / "out")
+    assert store.song("train", 0).notes["pitch"].tolist() == [60, 62]
+    assert report.unpaired == ["song 1.mid"]
+    assert any("vocals_transcribed.mid: left out" in line for line in report.remarks)
+
+
 def test_notes_that_fit_no_stem_are_said(tmp_path: Path) -> None:
     song = tmp_path / "raw" / "song"
     for name in ("one", "two"):
@@ -140,8 +152,8 @@ def test_notes_that_fit_no_stem_are_said(tmp_path: Path) -> None:
     for name in ("x", "y"):
         write_midi(VOICE, tmp_path / "raw" / "double" / f"{name}.mid")
     report, store = prepare(tmp_path / "raw", tmp_path / "out")
-    assert "no stem holds the notes of program 33" in report.skipped["song"]
-    assert "x.mid, y.mid" in report.skipped["double"]
+    assert "no stem holds the notes of program 33" in report.broken["song"]
+    assert "x.mid, y.mid" in report.broken["double"]
     assert report.unpaired == ["alone.mid"]
     assert store.splits["train"] == 1
 

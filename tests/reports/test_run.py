@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from amt.config.vocabularies import get_program_vocab
 from amt.data.scored import ScoredSet
+from amt.data.store import SongStore
 from amt.evaluation import bootstrap_interval, score_notes
 from amt.notes import Note, array_to_notes, read_midi
 from amt.reports.plan import TestPlan
@@ -177,3 +179,15 @@ def test_the_scan_at_no_shift_is_the_pooled_score(noisy, band_set: ScoredSet, tm
 def test_refusals(change: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         TestPlan(**change)
+
+
+def test_a_song_whose_notes_cannot_be_read_counts_in_the_progress(
+    noisy, data_home: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(data_home / "band", tmp_path / "band")
+    (tmp_path / "band" / "songs" / "song2" / "notes.npy").write_bytes(b"broken")
+    scored = ScoredSet("band", SongStore.open(tmp_path / "band"), "test", "gm_plus", "gm")
+    seen: list[tuple[int, int, float]] = []
+    run = run_test(noisy, [scored], TestPlan(), tmp_path / "out", lambda *at: seen.append(at))
+    assert [failure.song_id for failure in run.result.sets[0].failures] == ["song2"]
+    assert seen == [(1, 4, 0.0), (2, 4, 12.0), (3, 4, 24.0), (4, 4, 36.0)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from amt.data.store import SongStore, StoreWriter
 from amt.inference import DecodingChoices
 from amt.notes import Note, notes_to_array
 from amt.reports.plan import TestPlan
+from amt.reports.result import Failure
 from amt.reports.run import run_test
 from amt.reports.systems import FolderSystem, ModelSystem
 from amt.tokenizer import NoteTokenizer
@@ -95,5 +97,16 @@ def test_files_are_held_against_the_same_notes(mixed: ScoredSet, tmp_path: Path)
     result = run_test(FolderSystem(folder, SINGING), [mixed], TestPlan(), tmp_path).result
     assert [song.num_estimated for song in result.songs] == [14, 7, 14, 7]
     assert result.metrics["test/macro_multi_f"].value == 1.0
+    other = replace(mixed, name="other")
+    (folder / "mixed").mkdir()
+    for number in range(4):
+        (folder / f"s{number}.MID").rename(folder / "mixed" / f"s{number}.mid")
+    two = run_test(FolderSystem(folder, SINGING), [mixed, other], TestPlan(), tmp_path).result
+    assert [(len(item.failures), item.failures[:1]) for item in two.sets] == [
+        (0, ()),
+        (4, (Failure("s0", f"no s0.mid in {folder}"),)),
+    ], "a set without a file takes the others nothing"
+    with pytest.raises(ValueError, match=r"not one of 4 songs could be scored; s0: no s0\.mid in"):
+        run_test(FolderSystem(folder, SINGING), [other], TestPlan(), tmp_path)
     with pytest.raises(ValueError, match="sub-task of singing_v1 'singing'"):
         FolderSystem(folder, SINGING, "singing")

@@ -1,18 +1,13 @@
 """The tiny run of the training tests, and its store."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
+
+from script_loading import load_tiny
 
 
 @pytest.fixture(scope="session")
 def tiny():
-    path = Path(__file__).parents[1] / "training" / "tiny.py"
-    spec = importlib.util.spec_from_file_location("amt_tests_tiny", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_tiny()
 
 
 @pytest.fixture(scope="session")

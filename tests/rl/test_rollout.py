@@ -11,11 +11,7 @@ import torch
 from torch import Tensor
 
 from amt.config import (
-    AudioConfig,
     Experiment,
-    ModelConfig,
-    PerceiverTFConfig,
-    PreEncoderConfig,
     T5DecoderConfig,
 )
 from amt.config.leaves import replace_leaves
@@ -28,6 +24,7 @@ from amt.notes import Note, notes_to_array
 from amt.rl.reinforce import Reinforce, Segments, reinforce_loss
 from amt.rl.rollout import clean_logits, divergence, policy, roll_out
 from amt.tokenizer import NoteTokenizer
+from small_networks import HALF_SECOND, small_model
 
 PAD, EOS = 0, 1
 FRAMES, WIDTH = 4, 32
@@ -36,17 +33,9 @@ FRAMES, WIDTH = 4, 32
 def network(num_tokens: int, max_length: int, num_channels: int = 1, dropout: float = 0.3) -> Transcriber:
     """A small model whose decoder is sure of some tokens; only its decoder is used here."""
     torch.manual_seed(0)
-    config = ModelConfig(
-        "perceiver-tf",
-        encoder=PerceiverTFConfig(num_latents=2, d_latent=16, d_model=16, qk_channels=16, v_channels=16,
-                                  num_heads=2, num_blocks=1, num_local_layers=1, num_temporal_layers=1),
-        decoder=T5DecoderConfig(d_model=WIDTH, num_heads=2, d_kv=16, num_layers=2, dropout=dropout),
-        pre_encoder=PreEncoderConfig(type="strided", out_channels=8, time_stride=2),
-        pre_decoder_type="linear",
-        logit_scale=1.7,
-    )  # fmt: skip
-    audio = AudioConfig(codec="logspec", segment_samples=8000, hop_length=300)
-    return build_model(config, audio, num_tokens, num_channels, max_length=max_length).train()
+    decoder = T5DecoderConfig(d_model=WIDTH, num_heads=2, d_kv=16, num_layers=2, dropout=dropout)
+    config = small_model(decoder, logit_scale=1.7)
+    return build_model(config, HALF_SECOND, num_tokens, num_channels, max_length=max_length).train()
 
 
 def memory_of(rows: int) -> Tensor:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from amt.model.checkpoint_file import RL_START_WEIGHTS, read_checkpoint
+from amt.training.module import TranscriptionModule
 
 TINY = Path(__file__).parents[1] / "training" / "tiny.py"
 RL = {
@@ -61,6 +62,22 @@ def test_it_sets_in_at_its_step_and_is_logged(tiny, sines, tmp_path):
     parts = ("token_ce", "frame_voice_pitch", "frame_voice_onset")
     total = sum(float(curve(folder, name)[3]) for name in parts) + 0.5 * float(curve(folder, "rl")[3])
     assert float(losses[3]) == pytest.approx(total, rel=1e-5)
+
+
+def test_a_batch_that_is_not_finite_is_dropped(tiny, sines, tmp_path, monkeypatch):
+    """Its states, the samples drawn from them and the term are not finite either."""
+    train = TranscriptionModule.training_step
+
+    def training_step(self, batch, batch_idx):
+        if self.global_step == 1:
+            batch.audio.fill_(math.nan)
+        return train(self, batch, batch_idx)
+
+    monkeypatch.setattr(TranscriptionModule, "training_step", training_step)
+    more = {"rl__baseline": "ema", "rl__entropy_weight": 0.1, "rl__kl_weight": 0.5, "rl__top_p": 0.9}
+    folder = go(tiny, tmp_path / "p" / "nan", sines, **more, trainer__max_steps=4)
+    assert curve(folder, "num_dropped_steps") == {1: "0", 2: "1", 3: "1", 4: "1"}
+    assert all(math.isfinite(float(curve(folder, "rl")[step])) for step in (1, 3, 4))
 
 
 @pytest.mark.parametrize(

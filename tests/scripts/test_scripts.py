@@ -303,6 +303,18 @@ def test_from_another_folder_and_a_path_with_spaces(copy: Path, tmp_path: Path) 
     assert shlex.split(done.stdout)[0] == "cd"
 
 
+def test_a_search_path_of_cd_changes_nothing(copy: Path) -> None:
+    words = dry(Path("train_scripts/train_mc13.sh"), cwd=copy, CDPATH=".")
+    assert words == dry(copy / "train_scripts" / "train_mc13.sh")
+
+
+def test_start_weights_in_the_home_folder(copy: Path, tmp_path: Path) -> None:
+    """In quotes the shell does not replace the tilde itself."""
+    (tmp_path / "my start.ckpt").touch()
+    words = dry(copy / "train_scripts" / "train_mc13.sh", AMT_INIT_CKPT="~/my start.ckpt", HOME=str(tmp_path))
+    assert words[words.index("--init-ckpt") + 1] == str(tmp_path / "my start.ckpt")
+
+
 def test_local_settings_are_read_and_the_caller_wins(copy: Path) -> None:
     (copy / "train_scripts" / "local.env").write_text(
         'AMT_LR=3e-4\nAMT_MAX_STEPS="77"\nWANDB_BASE_URL=https://example.org\n', encoding="utf-8"

@@ -1,17 +1,8 @@
 """The tiny run as fixtures."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-
-def load_tiny():
-    path = Path(__file__).with_name("tiny.py")
-    spec = importlib.util.spec_from_file_location("amt_tests_tiny", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from script_loading import load_tiny
 
 
 @pytest.fixture(scope="session")

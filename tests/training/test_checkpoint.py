@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import json
 import math
 import os
@@ -29,14 +28,12 @@ from amt.training.callbacks.ranking import (
     validate_template,
 )
 from amt.training.checkpoint_io import copy_file
+from amt.training.signals import SignalMemory
+from script_loading import load_script
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "checkpoint_scenario.py"
-_spec = importlib.util.spec_from_file_location("checkpoint_scenario", SCRIPT)
-assert _spec is not None
-assert _spec.loader is not None
-scenario = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(scenario)
+scenario = load_script(SCRIPT)
 fit, TinyModule, MONITOR = scenario.fit, scenario.TinyModule, scenario.MONITOR
 
 CASES = {
@@ -342,6 +339,19 @@ def test_a_signal_saves_stops_and_validates_no_more(tmp_path: Path) -> None:
     assert module.validated_at == []
     assert read_checkpoint(last(tmp_path))["global_step"] == 3
     assert signal.getsignal(signal.SIGTERM) is handler
+
+
+def test_a_second_ctrl_c_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    memory = SignalMemory()
+    memory.install()
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert memory.received == signal.SIGINT
+        assert "once more" in capsys.readouterr().err
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        memory.restore()
 
 
 def test_a_raised_limit_goes_on_from_the_exact_step(tmp_path: Path) -> None:

@@ -152,6 +152,60 @@ def test_nodes_and_ranks_hear_of_one_decision(tmp_path, mistake):
     assert ranks == ["error no such file", "nothing"] if mistake else len(set(ranks)) == 1
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_port_that_is_taken_is_named(nodes):
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port if nodes == 1 else port - 1)}
+        place |= {"NODE_RANK": "0"} if nodes == 2 else {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}
+        code = ASK.replace("sys.argv[1]", repr(str(nodes)))
+        [(status, out, err)] = together([([sys.executable, "-c", code], environment(**place))])
+    assert status == 0, err
+    assert json.loads(out).startswith(f"error port {port} of this machine is used by another program")
+    assert "MASTER_PORT" in out
+
+
+@pytest.mark.slow
+def test_a_process_that_waits_for_others_says_so():
+    """sbatch without srun: the batch script is the first of eight tasks that nobody starts."""
+    port = free_port()
+    code = "import amt.training.handover as h\nfrom datetime import timedelta\nh.PATIENCE_SECONDS = 1\n"
+    code += "h.TIMEOUT = timedelta(seconds=20)\n" + ASK.replace("sys.argv[1]", "'1'")
+    slurm = {"SLURM_NTASKS": "8", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
+    place = {"SLURM_NODELIST": "127.0.0.1", "MASTER_PORT": port, "MASTER_ADDR": "127.0.0.1"}
+    code = code.replace("num_nodes=", "devices='8', num_nodes=")
+    [(_, out, err)] = together([([sys.executable, "-c", code], environment(**slurm, **place))])
+    assert f"still waiting at 127.0.0.1:{port} for the 8 processes of the launcher" in err
+    assert json.loads(out).startswith(
+        f"error the 8 processes of the launcher did not meet at 127.0.0.1:{port}"
+    )
+
+
+OTHERWISE = """
+import os, sys
+if os.environ["RANK"] == "1":
+    os.environ["AMT_SAVE_BEFORE_VAL"] = "1"
+from amt.cli.train import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.slow
+def test_a_rank_with_other_variables_is_refused(tiny, sines, tmp_path, flags):
+    """It would save where the others train on, and all would wait for each other."""
+    program = tmp_path / "train.py"
+    program.write_text(OTHERWISE)
+    setting = {"AMT_DATA_HOME": str(sines), "AMT_LOG_DIR": str(tmp_path / "logs")}
+    command = torchrun(str(program), "tiny", *flags, "--strategy", "ddp")
+    [(status, _, err)] = together([(command, environment(**setting))])
+    assert status != 0
+    assert (
+        err.count("rank 1 was started for another run than rank 0: checkpoint.save_before_val is False") == 1
+    )
+
+
 @pytest.fixture
 def flags(tiny):
     """The tiny run as a command line."""

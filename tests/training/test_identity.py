@@ -273,6 +273,17 @@ def test_a_moved_and_renamed_run_is_resumed_and_says_its_old_name(folder: Path) 
     assert decision.reason == "last.ckpt exists; it was written as exp"
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"), [("x" * 256, "255 bytes"), ("é" * 128, "255 bytes"), ("exp\udcff", "UTF-8")]
+)
+def test_a_name_that_no_folder_can_have_is_refused(name: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=reason):
+        run_folder(tmp_path, "p", name)
+    with pytest.raises(ValueError, match=r"project \(-p\)"):
+        run_folder(tmp_path, name, "e")
+    assert run_folder(tmp_path, "p", "x" * 255).name == "x" * 255
+
+
 def test_run_folder_stays_inside_the_log_folder(tmp_path: Path) -> None:
     assert run_folder(tmp_path, "my proj é", "exp@v2") == tmp_path / "my proj é" / "exp@v2"
     for project, exp_id in (("..", "exp"), ("p", "../exp"), ("", "exp")):

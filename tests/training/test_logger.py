@@ -95,12 +95,23 @@ def test_credentials_are_found_where_people_keep_them(home: dict[str, str], tmp_
     assert has_wandb_credentials(home | {"WANDB_BASE_URL": "http://wandb.my.lab:8080"})
     netrc.write_text(f"machine api.wandb.ai login user password {KEY}\n")
     assert has_wandb_credentials(home)
+    netrc.write_text(f"machine api.forge.coreweave.com login user password {KEY}\n")
+    assert has_wandb_credentials(home), "where `wandb login` of newer versions keeps it"
+    netrc.write_text(f"machine github.com login a password {KEY}\n")
+    assert not has_wandb_credentials(home), "other hosts do not count"
     netrc.write_text("this is { no netrc")
     assert not has_wandb_credentials(home)
     settings = Path(home["HOME"]) / ".config" / "wandb" / "settings"
     settings.parent.mkdir(parents=True)
     settings.write_text(f"[default]\napi_key = {KEY}\n")
     assert has_wandb_credentials(home)
+    settings.write_text("[default]\nbase_url = https://wandb.my.lab:8080/api/wandb\n")
+    assert not has_wandb_credentials(home)
+    netrc.write_text(f"machine wandb.my.lab:8080 login user password {KEY}\n")
+    assert has_wandb_credentials(home), "the server of W&B's settings"
+    assert not has_wandb_credentials(home | {"WANDB_BASE_URL": "https://other.lab"}), (
+        "the environment's holds"
+    )
     other = tmp_path / "elsewhere"
     other.write_text(f"machine api.wandb.ai login user password {KEY}\n")
     settings.unlink()
@@ -135,6 +146,30 @@ def test_a_silent_server_and_a_broken_wandb_do_not_stop_the_run(
     monkeypatch.setattr(logger_module, "_start_wandb", refuse)
     assert len(build_loggers(WandbConfig(mode="offline"), "p", "exp", folder, "scratch", home)) == 1
     assert "no module named wandb" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("url", ["wandb.my.lab", "https://", "http://[broken"])
+def test_a_server_without_an_address_is_said(
+    url: str, home: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "logs" / "p" / "exp"
+    environ = home | {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": url}
+    assert len(build_loggers(WandbConfig(), "p", "exp", folder, "scratch", environ)) == 1
+    said = capsys.readouterr().out
+    assert said.count("W&B is not used") == 1
+    assert url in said
+
+
+def test_the_server_of_wandbs_settings_is_the_one_that_is_asked(
+    home: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Behind a firewall the public server does not answer, the private one does."""
+    settings = Path(home["HOME"]) / ".config" / "wandb" / "settings"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[default]\nbase_url = http://no-such-host.invalid:1\n")
+    folder = tmp_path / "logs" / "p" / "exp"
+    build_loggers(WandbConfig(), "p", "exp", folder, "scratch", home | {"WANDB_API_KEY": KEY})
+    assert "http://no-such-host.invalid:1 does not answer" in capsys.readouterr().out
 
 
 def test_run_id_lasts_over_restarts_and_is_new_for_a_new_run(tmp_path: Path) -> None:

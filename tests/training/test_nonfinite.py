@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from amt.training.nonfinite import (
@@ -147,6 +148,25 @@ def test_the_first_bad_gradient_is_named():
     trainer = Trainer(scan_gradients=True)
     with pytest.raises(NonFiniteLossError, match=r"linear\.bias"):
         trainer.step(batch(1), bad_gradient=True)
+
+
+def test_the_rank_is_named(monkeypatch):
+    """The places of four ranks in the one reduction: ranks 1 and 3 had a bad loss."""
+
+    def all_reduce(shared, op):
+        places = shared[-8:].view(2, 4)
+        assert places[:, 2].tolist() == [0.0, 2.0], "this rank's own"
+        places[0, [1, 3]] = 1.0
+        places[1] = torch.tensor([1.0, 5.0, 2.0, 3.0])
+
+    monkeypatch.setattr(dist, "get_rank", lambda: 2)
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    monkeypatch.setattr(dist, "broadcast", lambda buffer, source: None)
+    trainer = Trainer(world_size=4)
+    with pytest.warns(UserWarning, match=r"step 1 is dropped on every rank.*, on rank 1, 3; 1 in a row"):
+        verdict = trainer.step(torch.randn(4, 3))
+    assert verdict.dropped
+    assert verdict.num_tokens == 11
 
 
 def test_the_cause_is_named():

@@ -81,6 +81,26 @@ def test_the_bar_in_a_terminal(module):
     assert "10/200" in stream.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("columns", "bar", "shown", "left_out"),
+    [
+        (200, True, ["step 10/200", "loss", "lr", "segments/s", "left", "F1", "skipped 3"], []),
+        (80, False, ["step 10/200", "loss", "left", "F1 0.9312", "skipped 3"], ["segments/s"]),
+        (44, False, ["step 10/200", "loss", "F1 0.9312"], ["segments/s", "lr", "left", "skipped"]),
+    ],
+)
+def test_a_narrow_terminal_keeps_what_matters(module, monkeypatch, columns, bar, shown, left_out):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    stream = io.StringIO()
+    module.last_score, module.guard.num_dropped = 0.9312, 3
+    run(module, progress.ProgressLine(stream, live=True), steps=10, seconds_per_step=0.5)
+    last = stream.getvalue().splitlines()[-1]
+    assert last.startswith("train ")
+    assert all(part in last for part in shown)
+    assert not any(part in last for part in [*left_out, "…"])
+    assert ("━" in last) == bar
+
+
 def test_validation_scores_have_a_line(module):
     stream = io.StringIO()
     metrics = {"validation/macro_onset_f": torch.tensor(0.75), "val_loss": torch.tensor(1.5)}

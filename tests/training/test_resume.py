@@ -21,6 +21,7 @@ from amt.training import signals
 from amt.training.module import TranscriptionModule
 from amt.training.signals import StopWish, requeue
 from amt.training.state import adopt_optimizer, upgrade_checkpoint, validation_is_missing
+from script_loading import load_script
 
 HERE = Path(__file__).parent
 LONG = {
@@ -383,7 +384,7 @@ def test_a_gradient_scale_is_saved_and_restored(tmp_path):
 
     from amt.training.checkpoint_io import AtomicCheckpointIO
 
-    scenario = _scenario()
+    scenario = load_script(HERE / "checkpoint_scenario.py")
 
     def fit(steps, precision, resume):
         plugins = [AtomicCheckpointIO(), precision]
@@ -402,15 +403,6 @@ def test_a_gradient_scale_is_saved_and_restored(tmp_path):
     scaler = torch.amp.GradScaler("cpu", init_scale=128.0)
     fit(4, MixedPrecision("16-mixed", "cpu", scaler), file)
     assert scaler.get_scale() == 128.0
-
-
-def _scenario():
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("checkpoint_scenario", HERE / "checkpoint_scenario.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.slow

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from amt.model.checkpoint_write import replaced_file
 from amt.training.run_folder import (
+    LOCK_NAME,
     RunFolder,
     move_aside,
     old_files,
@@ -31,6 +34,40 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="AMT_LOG_DIR"):
         RunFolder(tmp_path / "file" / "exp").create()
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "logs" / "exp")
+    said = "another run is writing in .*exp: wait for it or stop it"
+    with run.held():
+        with pytest.raises(ValueError, match=said), RunFolder(run.root).held():
+            pass
+        assert old_files(run.root) == []
+        assert move_aside(run.root) is None
+    with run.held():
+        pass
+
+
+def test_a_loader_that_outlives_its_run_does_not_hold_the_folder(tmp_path: Path) -> None:
+    """A fork has the lock's file too; the next start of a run that was killed must not wait for it."""
+    run = RunFolder(tmp_path / "exp")
+    here, there = socket.socketpair()
+    with run.held():
+        child = os.fork()
+        if child == 0:
+            there.send(b"I am here")
+            there.recv(1)
+            os._exit(0)
+        assert here.recv(9) == b"I am here"
+        assert (run.root / LOCK_NAME).is_file()
+    try:
+        with run.held():
+            pass
+    finally:
+        here.send(b"x")
+        assert os.waitpid(child, 0)[1] == 0
+        here.close()
+        there.close()
 
 
 def test_move_aside_counts_and_deletes_nothing(tmp_path: Path) -> None:

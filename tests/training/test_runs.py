@@ -14,7 +14,10 @@ import pytest
 import torch
 
 from amt.model.checkpoint_file import read_checkpoint
+from amt.model.checkpoint_write import write_checkpoint
 from amt.training.callbacks.gate import ValidationGateByTrainLoss
+from amt.training.module import TranscriptionModule
+from amt.training.run_folder import RunFolder
 
 PROGRAM = Path(__file__).with_name("tiny.py")
 
@@ -32,8 +35,9 @@ def validations(folder):
     return {int(row["step"]): row["val_loss"] for row in rows(folder) if row.get("val_loss")}
 
 
-def test_a_signal_to_the_whole_group_still_saves(sines, tmp_path):
-    """What ``timeout`` and launchers do: the loader processes hear the signal too."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_still_saves(sines, tmp_path, number):
+    """What ``timeout``, launchers and Ctrl-C do: the loader processes hear the signal too."""
     folder = tmp_path / "p" / "signalled"
     settings = {"trainer__max_steps": 100000, "trainer__val_interval": 100000, "dataio__num_workers": 2}
     text = json.dumps({"folder": str(folder), "data_home": str(sines), **settings})
@@ -50,12 +54,12 @@ def test_a_signal_to_the_whole_group_still_saves(sines, tmp_path):
                 assert process.poll() is None
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
-            os.killpg(process.pid, signal.SIGTERM)
+            os.killpg(process.pid, number)
             out, _ = process.communicate(timeout=300)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
-    assert process.returncode == 128 + signal.SIGTERM, out
+    assert process.returncode == 128 + number, out
     assert "Traceback" not in out
     assert read_checkpoint(folder / "checkpoints" / "last.ckpt")["global_step"] >= 3
 
@@ -129,9 +133,13 @@ def test_an_end_between_two_validations_changes_nothing_that_follows(tiny, sines
     last = parts / "checkpoints" / "last.ckpt"
     state = read_checkpoint(last)
     assert (state["global_step"], state["amt_state"]["last_validated_step"]) == (4, 4)
+    state["amt_state"]["elapsed_seconds"] = 1e9  # a long run; rates are of this start alone
+    write_checkpoint(state, last)
     resumed = {"checkpoint": last, "kind": "resume", "step": 4}
     assert tiny.train(parts, sines, trainer__max_steps=7, **resumed, **options) == 0
     assert losses(parts) == losses(whole)
+    rates = {row["step"]: row["segments_per_second"] for row in rows(parts) if row["segments_per_second"]}
+    assert float(rates["5"]) > 1e-4
     found = validations(parts)
     assert list(found) == [3, 4, 6, 7]
     del found[4]
@@ -220,6 +228,33 @@ def test_too_many_in_a_row_end_the_run_without_a_file(tiny, sines, tmp_path):
     assert not list((folder / "checkpoints").glob("*.ckpt"))
 
 
+@pytest.mark.parametrize("end", ["steps", "signal"])
+def test_a_run_that_ends_on_a_dropped_step_is_saved(tiny, sines, tmp_path, capsys, monkeypatch, end):
+    """Else each new start would take the same steps to the same NaN and never be finished."""
+    folder, limit = tmp_path / "p" / "last", 3 if end == "steps" else 9
+    changes = {"trainer__max_steps": limit, "trainer__val_interval": 9, "fault": "nan@3:0"}
+    if end == "signal":
+        train = TranscriptionModule.training_step
+
+        def training_step(self, batch, batch_idx):
+            if self.global_step == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return train(self, batch, batch_idx)
+
+        monkeypatch.setattr(TranscriptionModule, "training_step", training_step)
+    status = tiny.train(folder, sines, **changes)
+    assert status == (0 if end == "steps" else 143)
+    last = folder / "checkpoints" / "last.ckpt"
+    state = read_checkpoint(last)
+    assert state["global_step"] == 3
+    assert state["amt_state"]["nan_lr_scale"] == 0.5
+    assert all(torch.isfinite(value).all() for value in state["state_dict"].values())
+    if end == "steps":
+        assert state["amt_state"]["last_validated_step"] == 3
+        assert tiny.train(folder, sines, last, "resume", 3, **changes) == 0
+        assert "run: finished, already at step 3" in capsys.readouterr().out
+
+
 def test_warm_start(tiny, sines, whole, tmp_path, capsys):
     folder = tmp_path / "p" / "warm"
     source = whole / "checkpoints" / "last.ckpt"
@@ -262,6 +297,16 @@ def test_settings_are_refused_before_a_file_is_touched(tiny, sines, tmp_path):
     with pytest.raises(ValueError, match="-it"):
         tiny.train(folder, sines, trainer__max_steps=-1)
     assert not folder.exists()
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tiny, sines, tmp_path):
+    folder = tmp_path / "p" / "twice"
+    with RunFolder(folder).held():
+        with pytest.raises(ValueError, match="another run is writing in"):
+            tiny.train(folder, sines)
+        assert not (folder / "config.json").exists()
+        assert tiny.train(folder, sines, options={"dry_run": True}) == 0, "it writes nothing"
+    assert tiny.train(folder, sines, trainer__max_steps=1) == 0
 
 
 def test_the_gate_leaves_out_validations_but_saves(tiny, sines, tmp_path):

@@ -30,6 +30,18 @@ def test_pauses_do_not_count_and_resume_goes_on():
     assert clock.elapsed == 55.0
 
 
+def test_a_resumed_run_counts_from_its_own_start():
+    time = Time()
+    clock = TrainingClock(time)
+    throughput = Throughput(clock)
+    clock.restore(1000.0)
+    throughput.start()
+    clock.run()
+    throughput.add(16, 100)
+    time.now += 2
+    assert throughput.read()["segments_per_second"] == pytest.approx(8.0)
+
+
 def test_rates():
     time = Time()
     clock = TrainingClock(time)

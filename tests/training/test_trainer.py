@@ -1,10 +1,14 @@
 """What a run will use, from flags, launcher and machine; lengths of a run."""
 
 import ast
+import os
 from pathlib import Path
 
 import pytest
 import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from pytorch_lightning.strategies import SingleDeviceStrategy
 
 from amt.config import TrainerConfig
@@ -52,8 +56,11 @@ def test_processes():
     }
     hardware = resolve_hardware(config(), torchrun, 4, True)
     assert (hardware.devices, hardware.num_nodes, hardware.rank) == (4, 2, 6)
-    slurm = {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NODEID": "1"}
+    slurm = {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NODEID": "1", "SLURM_NTASKS": "8"}
     assert resolve_hardware(config(num_nodes=2), slurm, 4, True).rank == 5
+    only_task = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "LOCAL_RANK": "3"}
+    hardware = resolve_hardware(config(), only_task, 4, True)
+    assert (hardware.world_size, hardware.rank) == (4, 3), "train.py has started it, not srun"
 
 
 def test_auto_is_another_name_of_ddp(tiny):
@@ -99,6 +106,44 @@ def test_what_cannot_be():
     torchrun = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "4"}
     with pytest.raises(ValueError, match="torchrun"):
         resolve_hardware(config(devices="2"), torchrun, 4, True)
+    slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}
+    with pytest.raises(ValueError, match=r"-n 1 -g 4: SLURM has 8 tasks.*--ntasks-per-node"):
+        resolve_hardware(config(devices="4"), slurm, 4, True)
+    with pytest.raises(ValueError, match=r"-n 3 -g auto: SLURM has 8 tasks"):
+        resolve_hardware(config(num_nodes=3), slurm, 4, True)
+    assert resolve_hardware(config(num_nodes=2), slurm, 4, True).devices == 4
+
+
+def test_a_process_without_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(os, "environ", {**os.environ, "LOCAL_RANK": "3"})
+    with pytest.raises(ValueError, match=r"process 4 of this machine has no GPU, 1 can be seen.*--gpus-per-"):
+        current_hardware(config())
+
+
+@pytest.mark.parametrize(
+    ("environ", "chosen"),
+    [
+        ({"SLURM_NTASKS": "1"}, LightningEnvironment),
+        ({"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "bash"}, LightningEnvironment),
+        ({"SLURM_NTASKS": "2"}, SLURMEnvironment),
+        (
+            {"SLURM_NTASKS": "4", "TORCHELASTIC_RUN_ID": "x", "RANK": "0", "LOCAL_RANK": "0"}
+            | {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"},
+            TorchElasticEnvironment,
+        ),
+    ],
+)
+def test_who_starts_the_processes_inside_a_slurm_job(tiny, monkeypatch, environ, chosen):
+    environ = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", **environ}
+    monkeypatch.setattr(os, "environ", {**os.environ, **environ})
+    experiment = tiny.experiment(trainer__devices="2", trainer__strategy="ddp")
+    hardware = resolve_hardware(experiment.trainer, os.environ, 0, False)
+    plan = plan_run(experiment, hardware.world_size)
+    trainer = build_trainer(experiment, hardware, plan, callbacks=[], loggers=[], saves=False)
+    assert type(trainer.strategy.cluster_environment) is chosen
+    assert (trainer.world_size, trainer.global_rank) == (2, hardware.rank)
 
 
 def test_batch_norm_is_synchronised_between_gpus_only():

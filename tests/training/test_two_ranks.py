@@ -88,13 +88,15 @@ def test_fifty_in_a_row_end_both_and_write_no_file(tiny: Any, sines: Path, tmp_p
 def test_weights_stay_equal_with_a_frozen_encoder_and_an_unused_expert(
     tiny: Any, sines: Path, tmp_path: Path
 ) -> None:
-    """200 steps. Of 16 experts for few tokens some are not chosen in a step, on one rank or both."""
+    """200 steps. The router is made to leave out expert 3 on rank 1 alone in every second step, and expert 5
+    on both ranks in every third."""
     folder, dump = tmp_path / "p" / "long", tmp_path / "dump"
     done = tiny.start(
         folder,
         sines,
         limit=900,
         dump=str(dump),
+        steer_experts=(3, 5),
         model__decoder__ff_type="moe",
         model__decoder__moe_num_experts=16,
         model__decoder__moe_topk=1,
@@ -105,7 +107,12 @@ def test_weights_stay_equal_with_a_frozen_encoder_and_an_unused_expert(
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert_equal_and_finite(dump)
-    [first, _] = ends(dump)
+    first, second = ends(dump)
+    for step in range(1, 201):
+        used = first["used_experts"][step], second["used_experts"][step]
+        if step % 2:
+            assert [3 in experts for experts in used] == [True, False]
+        assert [5 in experts for experts in used] == [step % 3 > 0] * 2
     moved = read_checkpoint(folder / "checkpoints" / "last.ckpt")["optimizer_states"][0]["state"]
     assert 0 < len(moved) < len(first["model"])
     assert {int(state["step"]) for state in moved.values()} == {200}
@@ -177,6 +184,25 @@ def test_an_error_on_one_rank_ends_both_with_its_message(
     assert done.returncode != 0
     assert f"out of memory in step 2 on rank {rank}" in done.stderr
     assert "-bsz 1 1 -acc 2" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["step", "validation"])
+def test_a_killed_rank_ends_both_and_is_named(tiny: Any, sines: Path, tmp_path: Path, place: str) -> None:
+    folder = tmp_path / "p" / "killed"
+    steps = {"trainer__max_steps": 4, "trainer__val_interval": 2}
+    done = tiny.start(
+        folder, sines, limit=900, killed=(1, 3 if place == "step" else 2, place), **steps, **TWO
+    )
+    assert done.returncode != 0
+    assert "rank 0 lost the other ranks, killed from outside: rank 1 (SIGKILL)" in done.stderr
+    assert "the run goes on from its last checkpoint" in done.stderr
+    last = folder / "checkpoints" / "last.ckpt"
+    if place == "step":  # else it died before anything was saved
+        assert read_checkpoint(last)["global_step"] == 2
+        done = tiny.start(folder, sines, checkpoint=str(last), kind="resume", step=2, **steps, **TWO)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert read_checkpoint(last)["global_step"] == 4
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from pytorch_lightning.utilities import rank_zero_only
 
 from amt.config import get_task
 from amt.data.batch import ValidationItem
@@ -205,6 +206,14 @@ def test_a_song_that_cannot_be_scored_is_left_out(tokenizer, monkeypatch):
     assert values == whole
 
 
+def test_a_bad_song_of_another_rank_is_named_too(tokenizer, monkeypatch, capsys):
+    items, rows = make_items(tokenizer, 2)
+    items[1].notes = np.zeros(3)  # not a note array
+    monkeypatch.setattr(rank_zero_only, "rank", 3)
+    validate(tokenizer, items, rows, 1, monkeypatch)
+    assert "warning on rank 3: validation: song1 could not be scored: " in capsys.readouterr().err
+
+
 def test_outputs_are_written_and_failures_only_reported(tokenizer, monkeypatch):
     items, rows = make_items(tokenizer, 3)
     written, reports = [], []
@@ -214,7 +223,7 @@ def test_outputs_are_written_and_failures_only_reported(tokenizer, monkeypatch):
             raise OSError("disk full")
         written.append((song_id, set_name, step, len(notes) > 0))
 
-    monkeypatch.setattr("amt.training.validation.rank_zero_warn", reports.append)
+    monkeypatch.setattr("amt.training.validation.warn_of_own", reports.append)
     validator = Validator(
         Parrot(rows, tokenizer.vocab_size),
         tokenizer,

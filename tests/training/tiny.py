@@ -71,6 +71,10 @@ SETTINGS = {
 }
 
 
+USED_EXPERTS = {}
+"""Of this rank: step to the sorted numbers of the experts that had tokens."""
+
+
 def experiment(**changes):
     """The tiny run with some leaves changed; ``__`` stands for the dot."""
     plain = {}
@@ -124,6 +128,8 @@ def train(
     nan_from=None,
     memory_fails=None,
     slow_output=None,
+    steer_experts=None,
+    killed=None,
     **changes,
 ):
     """One run in ``folder``; returns its exit status. Each rank leaves its end state in ``dump``.
@@ -131,8 +137,16 @@ def train(
     In each validation the rank ``signal_in_validation`` gets a SIGTERM. ``fp16`` trains with it and a
     gradient scaler on the CPU. ``nan_from`` and ``memory_fails`` are (rank, step): from there on the loss of
     that rank is NaN; there its memory is used up. ``slow_output`` (limit, seconds): ranks wait so long for
-    each other, and rank 0 takes so long to write a file of a validation.
+    each other, and rank 0 takes so long to write a file of a validation. ``steer_experts`` is (one, both): in
+    every second step expert ``one`` gets no token of rank 1 and some of the others, in every third step
+    expert ``both`` gets none on any rank, in the other two some on all; which experts had tokens in each step
+    is left in ``dump`` too. ``killed`` (rank, step, place): that rank is killed in that "step", or in the
+    "validation" of that step.
     """
+    if killed is not None:
+        _kill(*killed)
+    if steer_experts is not None:
+        _steer_experts(*steer_experts)
     if signal_in_validation is not None:
         _signal_in_validation(signal_in_validation)
     if fp16:
@@ -166,6 +180,7 @@ def _dump_at_the_end(folder):
         folder.mkdir(parents=True, exist_ok=True)
         state = {"model": self.model.state_dict(), "optimizer": self.optimizers().state_dict()["state"]}
         state |= {"lr_scale": self.guard.lr_scale, "num_dropped": self.guard.num_dropped}
+        state["used_experts"] = USED_EXPERTS
         torch.save(state, folder / f"rank{self.global_rank}.pt")
 
     TranscriptionModule.on_train_end = on_train_end
@@ -222,6 +237,60 @@ def _memory_fails(rank, step):
         return train(self, batch, batch_idx)
 
     TranscriptionModule.training_step = training_step
+
+
+def _kill(rank, step, place):
+    from amt.training.module import TranscriptionModule
+
+    name = "training_step" if place == "step" else "validation_step"
+    take = getattr(TranscriptionModule, name)
+
+    def killed(self, batch, batch_idx):
+        if (self.global_rank, self.global_step + (place == "step")) == (rank, step):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return take(self, batch, batch_idx)
+
+    setattr(TranscriptionModule, name, killed)
+
+
+def _steer_experts(one, both):
+    import torch
+
+    from amt.model.layers import experts
+    from amt.training.module import TranscriptionModule
+
+    train, plan_rows, place = TranscriptionModule.training_step, experts.plan_rows, {}
+
+    def steered(gate, given, scores):
+        if not gate.training:
+            return scores
+        more = torch.zeros_like(scores)
+        if place["step"] % 2 == 1:
+            if place["rank"] == 1:
+                more[:, one] = -1e4
+            else:
+                more[0, one] = 1e4
+        if place["step"] % 3 == 0:
+            more[:, both] = -1e4
+        else:
+            more[1, both] = 1e4
+        return scores + more
+
+    def training_step(self, batch, batch_idx):
+        if not place:
+            for part in self.model.modules():
+                if isinstance(part, experts.MixtureOfExperts):
+                    part.gate.register_forward_hook(steered)
+        place.update(step=self.global_step + 1, rank=self.global_rank)
+        return train(self, batch, batch_idx)
+
+    def noted(chosen, *given, **named):
+        if torch.is_grad_enabled():
+            USED_EXPERTS.setdefault(place["step"], []).extend(chosen.unique().tolist())
+        return plan_rows(chosen, *given, **named)
+
+    TranscriptionModule.training_step = training_step
+    experts.plan_rows = noted
 
 
 def _slow_output(limit, seconds):

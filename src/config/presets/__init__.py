@@ -4,6 +4,7 @@ from .records import EvaluationSet, MultiPreset, SinglePreset
 from .table import (
     MULTI_PRESETS,
     SINGLE_PRESETS,
+    add_preset,
     apply_excluded_presets,
     combine_presets,
     get_preset,
@@ -17,6 +18,7 @@ __all__ = [
     "EvaluationSet",
     "MultiPreset",
     "SinglePreset",
+    "add_preset",
     "apply_excluded_presets",
     "combine_presets",
     "get_preset",

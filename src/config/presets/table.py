@@ -24,6 +24,26 @@ def list_presets() -> list[str]:
     return sorted({*SINGLE_PRESETS, *MULTI_PRESETS})
 
 
+def add_preset(preset: SinglePreset | MultiPreset) -> None:
+    """Make a data preset of a script known in this process, under its name (flag ``-d``).
+
+    The members of a multi preset may also be names of prepared stores. Whatever goes on with the run, or
+    scores it by the preset's name, has to add it as well; a preset to keep is a row of its family's file.
+
+    Raises:
+        ValueError: another preset has that name.
+    """
+    known = MULTI_PRESETS.get(preset.name) or SINGLE_PRESETS.get(preset.name) or preset
+    if known != preset:
+        raise ValueError(
+            f"there is a data preset {preset.name!r} already and it is another one; choose another name"
+        )
+    if isinstance(preset, MultiPreset):
+        MULTI_PRESETS[preset.name] = preset
+    else:
+        SINGLE_PRESETS[preset.name] = preset
+
+
 def get_preset(name: str, data_home: Path | None = None) -> SinglePreset | MultiPreset:
     """The preset of that name.
 

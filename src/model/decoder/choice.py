@@ -50,6 +50,9 @@ class DecodingOptions:
     tokens, no constraint; what teacher forcing gives."""
     max_rows: int = 0
     """Rows decoded at a time; 0 is as many as fit into some memory."""
+    expected_length: int = 0
+    """Tokens that rows have on average, as far as one knows; 0 is as many as they may. For rows of few tokens
+    a CPU makes no keys and values of the memory."""
 
     def __post_init__(self) -> None:
         if self.max_length < 1:
@@ -60,6 +63,13 @@ class DecodingOptions:
             raise ValueError(f"top_p must lie above 0 and at most at 1, is {self.top_p:g}")
         if self.max_rows < 0:
             raise ValueError(f"max_rows must not be negative, is {self.max_rows}")
+        if self.expected_length < 0:
+            raise ValueError(f"expected_length must not be negative, is {self.expected_length}")
+
+
+def short_length(max_length: int) -> int:
+    """Tokens that a row has on average when a song's instruments are rows of their own: most of them rest."""
+    return max(1, max_length // 16)
 
 
 def draws(rows: Tensor, length: int, seed: int) -> Tensor:
@@ -94,11 +104,12 @@ def policy_log_probs(logits: Tensor, tokens: Tensor, temperature: float, top_p: 
 
 
 def sample(logits: Tensor, uniform: Tensor, temperature: float, top_p: float) -> Tensor:
-    """Tokens (R,) drawn from logits (R, V) by one uniform number (R,) each."""
+    """Tokens (R,) drawn from logits (R, V) by one uniform number (R,) each; any token of logits that are not
+    finite, whose step training drops."""
     probs, order = _nucleus(logits, temperature, top_p)
     total = probs.cumsum(-1)
     place = (total <= uniform[:, None] * total[:, -1:]).sum(-1, keepdim=True)
-    place = place.minimum((probs > 0).sum(-1, keepdim=True) - 1)
+    place = place.minimum((probs > 0).sum(-1, keepdim=True) - 1).clamp(min=0)
     return order.gather(-1, place)[:, 0]
 
 

@@ -1,8 +1,7 @@
 """Products with fixed matrices for decoding, in the number format and layout that is fastest where they run.
 
-One token per row makes thin products whose cost is reading the matrices. On a CPU they are cut into column
-blocks, each stored so that it is read from front to back: a fifth to a quarter less time than with the layout
-of training.
+One token per row makes thin products whose cost is reading the matrices. On a CPU they are stored by rows of
+inputs and not, as for training, of outputs: a tenth less time.
 
 Axes: M rows, K inputs, N outputs.
 """
@@ -18,8 +17,8 @@ from torch import Tensor
 from ...config.inference import DECODE_PRECISIONS
 from ...config.names import unknown_name
 
-_BLOCK_COLUMNS = 448
-_COLUMN_MULTIPLE = 32
+_SPARE_COLUMNS = 16
+"""Floats of a cache line. Rows that are a power of two apart would share few places of the cache."""
 
 
 class Product(Protocol):
@@ -28,27 +27,17 @@ class Product(Protocol):
     def __call__(self, x: Tensor) -> Tensor: ...
 
 
-class BlockProduct:
-    """float32 on a CPU: column blocks."""
+class RowProduct:
+    """float32 on a CPU: the matrix by rows of one input each, a cache line between them."""
 
     def __init__(self, weight: Tensor) -> None:
-        self.num_outputs = weight.shape[0]
-        parts = -(-self.num_outputs // _BLOCK_COLUMNS)
-        columns = -(-self.num_outputs // parts)
-        columns = -(-columns // _COLUMN_MULTIPLE) * _COLUMN_MULTIPLE
-        self.blocks = [block.t().contiguous() for block in torch.split(weight, columns)]
+        num_outputs, num_inputs = weight.shape
+        rows = weight.new_empty((num_inputs, num_outputs + _SPARE_COLUMNS))
+        self.weight = rows[:, :num_outputs].copy_(weight.t())
 
     def __call__(self, x: Tensor) -> Tensor:
         """x (M, K) → (M, N)."""
-        if len(self.blocks) == 1:
-            return torch.mm(x, self.blocks[0])
-        out = x.new_empty((x.shape[0], self.num_outputs))
-        start = 0
-        for block in self.blocks:
-            end = start + block.shape[1]
-            torch.mm(x, block, out=out[:, start:end])
-            start = end
-        return out
+        return torch.mm(x, self.weight)
 
 
 class CastProduct:
@@ -99,5 +88,5 @@ def build_product(weight: Tensor, dtype: torch.dtype, int8: bool = False) -> Pro
     if int8:
         return Int8Product(weight)
     if weight.device.type == "cpu" and dtype == torch.float32:
-        return BlockProduct(weight.to(dtype))
+        return RowProduct(weight.to(dtype))
     return CastProduct(weight, dtype)

@@ -19,16 +19,27 @@ FIRST_CAPACITY = 64
 
 
 class DecodingState:
-    """Caches of the rows with the given memory (R, T, D)."""
+    """Caches of the rows with the given memory (R, T, D), which have ``expected_length`` tokens on average.
 
-    def __init__(self, weights: DecoderWeights, memory: Tensor) -> None:
+    Rows of few tokens keep their memory as it is, and the matrices of keys and values move to the side of the
+    query: a step costs more, and the keys and values of all frames are never made.
+    """
+
+    def __init__(self, weights: DecoderWeights, memory: Tensor, expected_length: int) -> None:
         self.weights = weights
         self.column = 0
         self.starts = torch.zeros(len(memory), dtype=torch.int64, device=memory.device)
         """(R,) column each row began at."""
         self._first, self._ragged = 0, False
-        self._fused = memory.device.type == "cpu" and weights.dtype == torch.float32
-        self.cross = [self._keys_and_values(memory, layer.cross_kv) for layer in weights.layers]
+        # Two batched products read the caches faster than the CPU's attention kernel does, fastest with the
+        # keys stored by component.
+        self._by_products = memory.device.type == "cpu" and weights.dtype == torch.float32
+        self.memory: Tensor | None = None
+        self.cross: list[tuple[Tensor, Tensor]] = []
+        if self._by_products and expected_length < _worthwhile_length(weights, memory):
+            self.memory = memory.to(weights.dtype, copy=True)
+        else:
+            self.cross = [self._keys_and_values(memory, layer.cross_kv) for layer in weights.layers]
         shape = (
             2,
             len(memory),
@@ -36,8 +47,7 @@ class DecodingState:
             min(FIRST_CAPACITY, weights.max_length),
             weights.head_width,
         )
-        # Zeros, because masked columns are multiplied by 0 and must not be NaN.
-        self.own = [torch.zeros(shape, dtype=weights.dtype, device=memory.device) for _ in weights.layers]
+        self.own = [torch.empty(shape, dtype=weights.dtype, device=memory.device) for _ in weights.layers]
 
     @property
     def num_rows(self) -> int:
@@ -47,26 +57,46 @@ class DecodingState:
         """(R,) tokens each row has read."""
         return self.column - self.starts
 
-    def _keys_and_values(self, memory: Tensor, matrix: Tensor) -> Tensor:
-        """(2, R, H, T, d) of memory (R, T, D)."""
-        both = F.linear(memory.to(matrix.dtype), matrix)
-        rows, frames, _ = both.shape
-        split = both.view(rows, frames, 2, self.weights.num_heads, self.weights.head_width)
-        return split.permute(2, 0, 3, 1, 4).contiguous()
+    def _keys_and_values(self, memory: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        """Of memory (R, T, D): keys (R, H, T, d), or (R, H, d, T) by component, and values (R, H, T, d)."""
+        memory = memory.to(matrix.dtype)
+        rows, frames, _ = memory.shape
+        heads, width = self.weights.num_heads, self.weights.head_width
+        to_keys, to_values = matrix.chunk(2)
+        if self._by_products:
+            keys = torch.matmul(to_keys, memory.transpose(1, 2)).view(rows, heads, width, frames)
+        else:
+            keys = F.linear(memory, to_keys).view(rows, frames, heads, width).transpose(1, 2).contiguous()
+        values = F.linear(memory, to_values).view(rows, frames, heads, width).transpose(1, 2).contiguous()
+        return keys, values
 
     def keep(self, rows: Tensor) -> None:
-        """Drop all rows but ``rows`` (indices, rising)."""
+        """Drop all rows but ``rows``, in that order, whose numbers are at least their new places."""
+        places = torch.arange(len(rows), device=rows.device)
+        moved = rows != places
+        sources, places = rows[moved], places[moved]
+        count = len(rows)
+        if self.memory is not None:
+            self.memory[places] = self.memory[sources]
+            self.memory = self.memory[:count]
+        for keys, values in self.cross:
+            keys[places], values[places] = keys[sources], values[sources]
+        for own in self.own:
+            filled = own[:, :, :, self._first : self.column]
+            filled[:, places] = filled[:, sources]
+        self.cross = [(keys[:count], values[:count]) for keys, values in self.cross]
+        self.own = [own[:, :count] for own in self.own]
         self.starts = self.starts[rows]
         self._look_at_starts()
-        first = self._first
-        self.cross = [both[:, rows] for both in self.cross]
-        self.own = [self._moved(own, first, own.shape[3], rows) for own in self.own]
-        self._shift(first)
 
     def replace(self, rows: Tensor, memory: Tensor) -> None:
         """Put new rows with that memory (n, T, D) in the places ``rows`` (n,)."""
-        for both, layer in zip(self.cross, self.weights.layers, strict=True):
-            both[:, rows] = self._keys_and_values(memory, layer.cross_kv)
+        if self.memory is not None:
+            self.memory[rows] = memory.to(self.memory.dtype)
+        for number, both in enumerate(self.cross):
+            new = self._keys_and_values(memory, self.weights.layers[number].cross_kv)
+            for cache, made in zip(both, new, strict=True):
+                cache.index_copy_(0, rows, made)
         self.starts[rows] = self.column
         self._look_at_starts()
 
@@ -74,28 +104,20 @@ class DecodingState:
         low, high = self.starts.aminmax()
         self._first, self._ragged = int(low), bool(low != high)
 
-    def _moved(self, own: Tensor, first: int, capacity: int, rows: Tensor | None = None) -> Tensor:
-        """A cache with the filled columns from ``first`` on (of ``rows``) at its beginning."""
-        filled = own[:, :, :, first : self.column]
-        if rows is not None:
-            filled = filled[:, rows]
-        new = own.new_zeros((*filled.shape[:3], capacity, self.weights.head_width))
-        new[:, :, :, : filled.shape[3]] = filled
-        return new
-
-    def _shift(self, first: int) -> None:
-        self.column -= first
-        self.starts -= first
-        self._first -= first
-
     def _make_room(self) -> None:
         capacity, first = self.own[0].shape[3], self._first
         if self.column < capacity:
             return
         if self.column - first > capacity // 2:
             capacity *= 2
-        self.own = [self._moved(own, first, capacity) for own in self.own]
-        self._shift(first)
+        for number, own in enumerate(self.own):
+            filled = own[:, :, :, first : self.column]
+            new = own.new_empty((*own.shape[:3], capacity, self.weights.head_width))
+            new[:, :, :, : filled.shape[3]] = filled
+            self.own[number] = new
+        self.column -= first
+        self.starts -= first
+        self._first = 0
 
     def step(self, ids: Tensor) -> Tensor:
         """Logits (R, V) of the token after input ``ids`` (R,)."""
@@ -110,11 +132,19 @@ class DecodingState:
         bias = self._bias(first, column + 1)
         rows, heads, width = self.num_rows, weights.num_heads, weights.head_width
         inner = heads * width
-        for layer, own, cross in zip(weights.layers, self.own, self.cross, strict=True):
+        for number, (layer, own) in enumerate(zip(weights.layers, self.own, strict=True)):
             qkv = layer.qkv(weights.norm(x))
             own[:, :, :, column] = qkv[:, inner:].view(rows, 2, heads, width).transpose(0, 1)
-            x = x + layer.self_out(self._attend(qkv[:, :inner], own[:, :, :, first : column + 1], bias))
-            x = x + layer.cross_out(self._attend(layer.cross_q(weights.norm(x)), cross, None))
+            keys, values = own[:, :, :, first : column + 1]
+            if self._by_products:
+                keys = keys.transpose(2, 3)
+            x = x + layer.self_out(self._attend(qkv[:, :inner], keys, values, bias))
+            q = layer.cross_q(weights.norm(x))
+            if self.memory is None:
+                y = self._attend(q, *self.cross[number], None)
+            else:
+                y = self._attend_to_memory(q, self.memory, layer.cross_kv)
+            x = x + layer.cross_out(y)
             x = x + layer.feed_forward(x)
         self.column = column + 1
         return weights.head(weights.norm(x))
@@ -133,17 +163,30 @@ class DecodingState:
             bias = mask if bias is None else bias + mask
         return bias
 
-    def _attend(self, q: Tensor, keys_values: Tensor, bias: Tensor | None) -> Tensor:
-        """One query per row (R, H·d) over keys and values (2, R, H, L, d) → (R, H·d)."""
-        _, rows, heads, columns, width = keys_values.shape
-        k, v = keys_values[0], keys_values[1]
-        q = q.to(k.dtype)
-        if not self._fused:
-            q = q.reshape(rows, heads, 1, width)
-            return F.scaled_dot_product_attention(q, k, v, bias, scale=1.0).reshape(rows, -1)
-        # Two batched products read the caches faster than the CPU's attention kernel does.
-        flat = (rows * heads, columns, width)
-        scores = torch.bmm(q.reshape(-1, 1, width), k.view(flat).transpose(1, 2))
+    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+        """One query per row (R, H·d) over values (R, H, L, d) and their keys → (R, H·d)."""
+        rows, heads, columns, width = values.shape
+        q = q.to(values.dtype).reshape(rows, heads, 1, width)
+        if not self._by_products:
+            return F.scaled_dot_product_attention(q, keys, values, bias, scale=1.0).reshape(rows, -1)
+        scores = torch.bmm(q.flatten(0, 1), keys.flatten(0, 1))
         if bias is not None:
             scores.view(rows, heads, 1, columns).add_(bias)
-        return torch.bmm(scores.softmax(-1), v.view(flat)).view(rows, -1)
+        return torch.bmm(scores.softmax(-1), values.flatten(0, 1)).view(rows, -1)
+
+    def _attend_to_memory(self, q: Tensor, memory: Tensor, matrix: Tensor) -> Tensor:
+        """One query per row (R, H·d) over memory (R, T, D) → (R, H·d), as keys and values would give it."""
+        heads, width = self.weights.num_heads, self.weights.head_width
+        keys, values = matrix.view(2, heads, width, -1)
+        q = torch.bmm(q.view(-1, heads, width).transpose(0, 1), keys)  # (H, R, D)
+        probs = torch.bmm(q.transpose(0, 1), memory.transpose(1, 2)).softmax(-1)
+        seen = torch.bmm(probs, memory).transpose(0, 1)
+        return torch.bmm(seen, values.transpose(1, 2)).transpose(0, 1).reshape(len(memory), -1)
+
+
+def _worthwhile_length(weights: DecoderWeights, memory: Tensor) -> float:
+    """Steps from which on it takes fewer multiplications to have made keys and values of the memory."""
+    frames, width = memory.shape[1:]
+    inner = weights.num_heads * weights.head_width
+    per_step = width * inner + frames * (weights.num_heads * width - inner)
+    return frames * width * inner / per_step

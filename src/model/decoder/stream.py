@@ -27,9 +27,10 @@ COMPACT_SHARE = 0.25
 """Share that must have ended before the caches are copied without them, when no row waits."""
 ACCELERATOR_CHECK_STEPS = 8
 """Steps between two looks at the ended rows where a look makes the host wait."""
-_CPU_CACHE_BYTES = 256 * 2**20
+_CPU_CACHE_BYTES = 2**30
 _ACCELERATOR_CACHE_BYTES = 4 * 2**30
-_MIN_ROWS, _MAX_ROWS = 16, 1024
+_MIN_ROWS, _MAX_CPU_ROWS, _MAX_ROWS = 16, 80, 1024
+"""With more rows a CPU's products are no faster, and more of the batch waits for its longest rows."""
 
 
 class Row(NamedTuple):
@@ -91,7 +92,7 @@ class _Batch:
         memory: Tensor,
     ) -> None:
         self.options, self.constraint, self.prefix = options, constraint, prefix
-        self.state = DecodingState(weights, memory)
+        self.state = DecodingState(weights, memory, options.expected_length or options.max_length)
         self.numbers = numbers
         rows, length = len(numbers), options.max_length
         # One column more, for what ended rows that still lie in the batch write.
@@ -172,12 +173,13 @@ class _Batch:
 
 
 def default_max_rows(weights: DecoderWeights, num_frames: int) -> int:
-    """How many rows keep the caches within 256 MB on a CPU and 4 GB elsewhere, when each has 256 tokens."""
+    """How many rows keep the caches within 1 GB on a CPU and 4 GB elsewhere, when each has 256 tokens."""
     tokens = num_frames + min(256, weights.max_length)
     item = torch.empty(0, dtype=weights.dtype).element_size()
     row = 2 * len(weights.layers) * tokens * weights.num_heads * weights.head_width * item
-    budget = _CPU_CACHE_BYTES if weights.embed.device.type == "cpu" else _ACCELERATOR_CACHE_BYTES
-    return max(_MIN_ROWS, min(_MAX_ROWS, budget // row))
+    on_cpu = weights.embed.device.type == "cpu"
+    budget, most = (_CPU_CACHE_BYTES, _MAX_CPU_ROWS) if on_cpu else (_ACCELERATOR_CACHE_BYTES, _MAX_ROWS)
+    return max(_MIN_ROWS, min(most, budget // row))
 
 
 def decode_stream(
@@ -259,10 +261,18 @@ def _decode(
             if ended and all_taken and (everything or ended >= COMPACT_SHARE * num_rows):
                 rows += batch.finished(batch.done.nonzero()[:, 0])
                 if not everything:
-                    batch.keep((~batch.done).nonzero()[:, 0])
+                    batch.keep(_without(batch.done))
         yield from rows
         if everything:
             return
+
+
+def _without(done: Tensor) -> Tensor:
+    """The places of the rows that go on, those of the end in the gaps: (R,) bool → (n,)."""
+    going = (~done).nonzero()[:, 0]
+    places = torch.arange(len(going), device=done.device)
+    places[done[: len(going)]] = going[going >= len(going)]
+    return places
 
 
 def collect(rows: Iterable[Row], num_rows: int, pad_id: int) -> Generated:

@@ -5,6 +5,7 @@ Axes: D width, H heads, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -112,9 +113,18 @@ class DecoderWeights:
 
         def gated(x: Tensor) -> Tensor:
             gate, value = gates(norm(x)).chunk(2, dim=1)
-            return out(F.gelu(gate, approximate="tanh").mul_(value))
+            return out(_gelu(gate).mul_(value))
 
         return gated
+
+
+def _gelu(x: Tensor) -> Tensor:
+    """``gelu_new``: half of 1 + tanh is a sigmoid, with which a CPU takes half the time of its own kernel."""
+    if x.device.type != "cpu" or x.dtype != torch.float32:
+        return F.gelu(x, approximate="tanh")
+    slope = 2.0 * math.sqrt(2.0 / math.pi)
+    inner = torch.addcmul(torch.tensor(slope), x, x, value=0.044715 * slope)
+    return inner.mul_(x).sigmoid_().mul_(x)
 
 
 def _dtype(decoder: T5Decoder, precision: str | None) -> torch.dtype:

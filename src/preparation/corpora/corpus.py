@@ -20,7 +20,7 @@ from ...config.names import unknown_name
 from ...data.songs import UNKNOWN_INSTRUMENTS
 from ...data.store_format import to_int16
 from ...notes.note import NoteArray, note_programs
-from ..building import SHOWN_PROBLEMS, BuildReport, NoSongError, build_store
+from ..building import SHOWN_PROBLEMS, BuildReport, NoSongError, build_store, print_outcome
 from ..plan import LoadedSong, SongPlan
 from ..write import NOTES_CUT, NOTES_DROPPED, fit_notes
 from . import CORPORA
@@ -112,7 +112,7 @@ def prepare_corpus(
     source: Path,
     out: Path,
     *,
-    workers: int | None = None,
+    processes: int | None = None,
     limit: int | None = None,
     flac: bool = False,
     overwrite: bool = False,
@@ -125,7 +125,7 @@ def prepare_corpus(
         name: key of ``CORPORA``.
         source: folder of the data set, or one above it.
         out: folder of the store.
-        workers: processes that read; None is one for each core, at most 16.
+        processes: that read; None is one for each core, at most 16.
         limit: only the first so many songs of each split, for a try.
         flac: store FLAC.
         overwrite: replace a store that is there.
@@ -158,9 +158,9 @@ def prepare_corpus(
         out,
         name,
         songs,
-        broken=found.broken if limit is None else {},
+        report=BuildReport(broken=found.broken if limit is None else {}),
         splits=corpus.splits,
-        workers=workers,
+        processes=processes,
         flac=flac,
         overwrite=overwrite,
         skip_broken=skip_broken,
@@ -258,15 +258,4 @@ def _refuse_two_copies(source: Path, songs: Sequence[SongPlan]) -> None:
 def _print_report(console: Console, name: str, report: BuildReport) -> None:
     text = ", ".join(f"{split} {count:,}" for split, count in report.splits.items())
     console.print(f"{name}: {text}", highlight=False, soft_wrap=True)
-    for what, count in report.counts.items():
-        console.print(f"{what}: {count:,}", highlight=False)
-    for title, lines in (
-        ("remarks", report.remarks),
-        ("left out", [f"{song}: {reason}" for song, reason in report.broken.items()]),
-    ):
-        if lines:
-            console.print(f"{title}: {len(lines):,}", highlight=False)
-            for line in lines[:SHOWN_PROBLEMS]:
-                console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
-            if len(lines) > SHOWN_PROBLEMS:
-                console.print(f"  and {len(lines) - SHOWN_PROBLEMS:,} more", highlight=False)
+    print_outcome(console, report)

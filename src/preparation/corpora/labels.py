@@ -115,7 +115,10 @@ def table_rows(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
     Raises:
         ValueError: names the file and the columns of ``needed`` that it lacks.
     """
-    rows = list(csv.DictReader(read_text(path).splitlines()))
+    try:
+        rows = list(csv.DictReader(read_text(path).splitlines()))
+    except csv.Error as error:
+        raise ValueError(f"{path}: is no table of comma-separated values ({error})") from None
     missing = [name for name in needed if not rows or rows[0].get(name) is None]
     if missing:
         raise ValueError(f"{path}: has no column {', '.join(missing)}")

@@ -38,10 +38,15 @@ def _rows(table: Path) -> list[dict[str, str]]:
         return table_rows(table, COLUMNS)
     try:
         told = json.loads(read_text(table))
-        columns = [list(told[name].values()) for name in COLUMNS]
+        if isinstance(told, list):  # a row for each song in versions 1 and 2, then columns
+            rows = [[row[name] for name in COLUMNS] for row in told]
+        else:
+            rows = [list(row) for row in zip(*(told[name].values() for name in COLUMNS), strict=True)]
     except (ValueError, KeyError, AttributeError, TypeError):
-        raise ValueError(f"{table}: is no table of MAESTRO with the columns {', '.join(COLUMNS)}") from None
-    return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)]
+        rows = []
+    if not rows:
+        raise ValueError(f"{table}: is no table of MAESTRO with the columns {', '.join(COLUMNS)}")
+    return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
 
 CORPUS = Corpus(

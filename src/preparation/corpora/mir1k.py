@@ -23,7 +23,7 @@ from .corpus import OTHERS_HEARD, Corpus, Found, Stem
 from .labels import naming, number_rows, pitched_notes
 from .singers import Row
 
-LICENCE = "for research"
+LICENCE = "not stated; for research"
 SPLITS = ("train", "validation", "test")
 SEED = 2
 """Of the draw of singers; both evaluation splits get some."""

@@ -12,7 +12,6 @@ alone.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -96,8 +95,9 @@ def _tracks_of_discs(source: Path) -> dict[int, Path]:
         if path.stem.isdecimal() and (folder := re.fullmatch(r"rwc-p-m(\d+)", path.parent.name.lower()))
     }
     places = {}
-    for row in csv.reader(read_text(table).splitlines()):
-        numbers = [re.search(r"\d+", cell) for cell in row[:3]]
+    for line in read_text(table).splitlines():
+        # Piece, disc and track come first; copies of the table part them by commas or semicolons.
+        numbers = [re.search(r"\d+", cell) for cell in re.split(r"[,;\t]", line)[:3]]
         if len(numbers) == 3 and all(numbers):
             piece, disc, track = (int(found[0]) for found in numbers if found)
             if (disc, track) in discs:

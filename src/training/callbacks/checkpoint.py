@@ -54,9 +54,9 @@ class CustomModelCheckpoint(Checkpoint):
     A score that is missing or not finite never makes a best file. Equal scores: the earlier file stays.
     The ranking is kept in the checkpoint with file names relative to the folder, so a run can be moved.
 
-    Nothing is written while ``pl_module.saving_allowed`` is False (a streak of non-finite losses). When a
-    file cannot be written (disk full), the previous one stays, a warning says so and the run goes on;
-    :attr:`last_error` holds the reason until a later save succeeds.
+    Nothing is written while ``pl_module.saving_allowed`` is False (a streak of non-finite losses in a run
+    that goes on). When a file cannot be written (disk full), the previous one stays, a warning says so and
+    the run goes on; :attr:`last_error` holds the reason until a later save succeeds.
 
     Args:
         config: what is saved and when.
@@ -222,16 +222,16 @@ class CustomModelCheckpoint(Checkpoint):
         self._signals.restore()
 
     def signal_flag(self) -> int:
-        """1 once this process got SIGTERM or SIGUSR1, else 0; reduce with MAX over the ranks at each step."""
+        """1 once this process got one of ``SIGNALS``, else 0; reduce with MAX over the ranks at each step."""
         return int(self.received_signal is not None)
 
     def save_and_stop(self, trainer: pl.Trainer) -> None:
         """Save and end the fit; call on all ranks in ``on_train_batch_end`` when the reduced flag is set."""
+        trainer.should_stop = True
         self._save(trainer, trainer.lightning_module, [])
         name = self.received_signal.name if self.received_signal else "a signal at another rank"
         rank_zero_info(f"checkpoint: stopping at step {current_step(trainer)} because of {name}")
         trainer.limit_val_batches = 0  # Lightning validates once more when should_stop is set
-        trainer.should_stop = True
 
     # --- saving -------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from amt.model.decoder import DecoderWeights, DecodingOptions, T5Decoder, decode_stream, generate
 from amt.model.decoder.choice import draws, sample, token_log_probs
-from amt.model.decoder.products import BlockProduct, CastProduct, Int8Product, resolve_precision
+from amt.model.decoder.products import CastProduct, Int8Product, RowProduct, resolve_precision
 from amt.model.decoder.state import DecodingState
 
 EOS, TOKENS, LENGTH = 1, 40, 120
@@ -37,13 +37,16 @@ def lengths_of(ids: Tensor) -> list[int]:
 
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("max_rows", [1, 3, 7, 50])
-def test_joining_rows_change_nothing(decoder_that_ends: Maker, positions: str, max_rows: int) -> None:
+@pytest.mark.parametrize("expected_length", [0, 1])
+def test_joining_rows_change_nothing(
+    decoder_that_ends: Maker, positions: str, max_rows: int, expected_length: int
+) -> None:
     decoder, memory = decoder_that_ends(positions, LENGTH), torch.randn(23, 5, 32)
     options = DecodingOptions(LENGTH, 0, EOS, max_rows=23)
     together = generate(decoder, memory, options).ids
     weights = DecoderWeights(decoder)
     batches = (memory[start : start + 4] for start in range(0, 23, 4))
-    options = DecodingOptions(LENGTH, 0, EOS, max_rows=max_rows)
+    options = DecodingOptions(LENGTH, 0, EOS, max_rows=max_rows, expected_length=expected_length)
     rows = list(decode_stream(weights, batches, options))
     assert sorted(row.number for row in rows) == list(range(23))
     assert [len(row.ids) for row in sorted(rows)] == lengths_of(together)
@@ -121,6 +124,16 @@ def test_sample_follows_the_distribution() -> None:
     assert ends.tolist() == [2, 1]
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_logits_that_are_not_finite_give_some_token(value: float) -> None:
+    """The step that samples them is dropped by its loss; a bad index would end the run."""
+    logits = torch.zeros(3, 5)
+    logits[1] = value
+    tokens = sample(logits, torch.tensor([0.5, 0.5, 0.5]), 1.0, 0.9)
+    assert ((tokens >= 0) & (tokens < 5)).all()
+    assert tokens[0] == tokens[2] == sample(torch.zeros(1, 5), torch.tensor([0.5]), 1.0, 0.9)[0]
+
+
 def test_token_log_probs() -> None:
     logits = torch.randn(4, 6)
     tokens = torch.tensor([0, 5, 2, 2])
@@ -194,7 +207,7 @@ def test_constraints_follow_their_rows(decoder_that_ends: Maker, max_rows: int, 
 def test_products(rows: int, inputs: int, outputs: int) -> None:
     weight, x = torch.randn(outputs, inputs), torch.randn(rows, inputs)
     want = x @ weight.t()
-    torch.testing.assert_close(BlockProduct(weight)(x), want, atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(RowProduct(weight)(x), want, atol=1e-3, rtol=1e-4)
     assert torch.equal(CastProduct(weight, torch.float64)(x), F.linear(x.double(), weight.double()))
     scale = want.abs().mean()
     assert (CastProduct(weight, torch.bfloat16)(x).float() - want).abs().mean() < 0.01 * scale
@@ -212,14 +225,16 @@ def test_precision_names() -> None:
 
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize(("precision", "tolerance"), [("32", 1e-4), ("bf16", 0.25), ("int8", 0.6)])
+@pytest.mark.parametrize("expected_length", [1, LENGTH])
 def test_precisions_follow_the_whole_pass(
-    decoder_that_ends: Maker, positions: str, precision: str, tolerance: float
+    decoder_that_ends: Maker, positions: str, precision: str, tolerance: float, expected_length: int
 ) -> None:
     decoder, memory = decoder_that_ends(positions, LENGTH), torch.randn(8, 5, 32)
     ids = torch.randint(2, TOKENS, (8, 20))
     want = whole_pass_logits(decoder, ids, memory)
     with torch.inference_mode():
-        state = DecodingState(DecoderWeights(decoder, precision), memory)
+        state = DecodingState(DecoderWeights(decoder, precision), memory, expected_length)
+        assert (state.memory is not None) == (expected_length == 1 and precision != "bf16")
         inputs = shifted(ids)
         got = torch.stack([state.step(inputs[:, step]) for step in range(20)], 1)
     error = (got.float() - want).abs().mean() / want.std()

@@ -27,9 +27,9 @@ def full_greedy(decoder, memory, max_length):
 @pytest.mark.parametrize("positions", ["sinusoidal", "trainable"])
 def test_equals_full_decoding(decoder_that_ends, positions):
     decoder, memory = decoder_that_ends(positions), torch.randn(12, 5, 32)
-    got = greedy_decode(decoder, memory, 150, pad_id=0, eos_id=EOS)
-    assert torch.equal(got, full_greedy(decoder, memory, 150))
-    lengths = [(row == EOS).nonzero()[0].item() if EOS in row else 150 for row in got]
+    got = greedy_decode(decoder, memory, 200, pad_id=0, eos_id=EOS)
+    assert torch.equal(got, full_greedy(decoder, memory, 200))
+    lengths = [(row == EOS).nonzero()[0].item() if EOS in row else 200 for row in got]
     assert len(set(lengths)) > 3
     assert min(lengths) <= 1
     assert max(lengths) > state.FIRST_CAPACITY, "the cache has grown"

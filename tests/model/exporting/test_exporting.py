@@ -20,7 +20,6 @@ from amt.config import (
     ConformerConfig,
     Experiment,
     ModelConfig,
-    PerceiverTFConfig,
     PreEncoderConfig,
     T5DecoderConfig,
     T5EncoderConfig,
@@ -33,6 +32,7 @@ from amt.model.exporting.graphs import DecoderStepGraph, DenseExperts
 from amt.model.exporting.programs import load_program, trace
 from amt.model.layers.experts import MixtureOfExperts
 from amt.tokenizer import NoteTokenizer
+from small_networks import small_encoder, small_model
 
 Graph = Callable[..., tuple[Tensor, Tensor]]
 HAS_ONNX = all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime"))
@@ -46,16 +46,9 @@ KINDS = (
 
 def moe_multi() -> Experiment:
     """As ``yptf_moe_multi``, with few and narrow parts: 13 channels, experts, rotary positions."""
-    encoder = PerceiverTFConfig(
+    encoder = small_encoder(
         num_latents=26,
-        d_latent=16,
-        d_model=16,
-        qk_channels=16,
-        v_channels=16,
         num_heads=4,
-        num_blocks=1,
-        num_local_layers=1,
-        num_temporal_layers=1,
         ff_type="moe",
         moe_num_experts=8,
         moe_topk=2,
@@ -66,13 +59,12 @@ def moe_multi() -> Experiment:
         rope_partial=True,
         sca_query_residual=True,
     )
-    model = ModelConfig(
-        "perceiver-tf",
-        pre_encoder=PreEncoderConfig("conv", out_channels=8),
-        encoder=encoder,
+    model = small_model(
+        T5DecoderConfig(d_model=24, num_heads=3, d_kv=8, num_layers=2),
+        encoder,
+        PreEncoderConfig("conv", out_channels=8),
         pre_decoder_type="mc_shared_linear",
         decoder_type="multi-t5",
-        decoder=T5DecoderConfig(d_model=24, num_heads=3, d_kv=8, num_layers=2),
     )
     return Experiment(
         exp_id="tiny",
@@ -85,24 +77,8 @@ def moe_multi() -> Experiment:
 
 def plain(positions: str, codec: str) -> Experiment:
     decoder = T5DecoderConfig(d_model=24, num_heads=3, d_kv=8, num_layers=2, position_encoding=positions)
-    encoder = PerceiverTFConfig(
-        num_latents=3,
-        d_latent=16,
-        d_model=16,
-        qk_channels=16,
-        v_channels=16,
-        num_heads=4,
-        num_blocks=1,
-        num_local_layers=1,
-        num_temporal_layers=1,
-    )
-    model = ModelConfig(
-        "perceiver-tf",
-        pre_encoder=PreEncoderConfig("conv", out_channels=8),
-        encoder=encoder,
-        pre_decoder_type="linear",
-        decoder=decoder,
-    )
+    encoder = small_encoder(num_latents=3, num_heads=4)
+    model = small_model(decoder, encoder, PreEncoderConfig("conv", out_channels=8))
     audio = AudioConfig(codec=codec, segment_samples=6000, hop_length=300)
     return Experiment(exp_id="tiny", task="mt3_full_plus", event_length=32, audio=audio, model=model)
 

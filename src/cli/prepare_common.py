@@ -1,0 +1,23 @@
+"""Options that several commands of ``prepare.py`` share."""
+
+from __future__ import annotations
+
+from .parser import CommandLine, Option, UsageError
+
+HELP = Option("--help", "show this text and exit", "-h", "switch", group="options")
+PROCESSES = Option("--processes", "processes that work side by side", kind="int", group="options")
+ONE_PER_CORE = "one per core, at most 16"
+"""Default of ``PROCESSES`` where nothing else is said."""
+
+
+def read_processes(command: CommandLine) -> int | None:
+    """The value of ``PROCESSES``; None without one."""
+    return at_least_one(command, PROCESSES.long)
+
+
+def at_least_one(command: CommandLine, option: str) -> int | None:
+    """A whole number from 1 on; None without one."""
+    number = int(command.get(option, 1))
+    if number < 1:
+        raise UsageError(f"{option} must be at least 1, not {number}")
+    return number if command.has(option) else None
