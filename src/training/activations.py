@@ -5,7 +5,7 @@ The rules, in numbers kept per position (a frame of a latent, a token, a bin of 
 - a norm keeps its input in float32, and each matrix that reads its float32 output keeps a copy of that in the
   number format of the run (one copy for all where the output has that format already);
 - attention keeps queries, keys, values and its output, and one number per head; without a fused kernel
-  (dropout on a CPU) three numbers for each pair of positions and head instead of that one;
+  (dropout on a CPU) one number for each pair of positions and head instead;
 - a feed-forward keeps what its activation reads and what its last matrix reads, a gated one two more;
 - experts do so for each token and chosen expert, and keep what these read and give;
 - a residual convolution block keeps four maps of its width, and its input;

@@ -62,7 +62,7 @@ class Format:
             return self.low * (queries + keys) * (qk + v) + FLOAT * heads * queries
         kept = FLOAT * (queries * qk + keys * (qk + v)) + self.low * queries * v
         if dropout > 0:
-            return kept + 3 * FLOAT * heads * pairs
+            return kept + FLOAT * heads * pairs
         return kept + FLOAT * heads * queries + (FLOAT * queries * v if self.mixed else 0.0)
 
 

@@ -187,7 +187,7 @@ def test_broken_and_missing_estimates_are_named(
     (folder / "test1.mid").rename(folder / "other name.mid")
     (folder / "test0.mid").unlink()
     assert command.main(line) == 2
-    assert "it should be named test0.mid" in capsys.readouterr().err
+    assert f"test0: no test0.mid in {folder}" in capsys.readouterr().err
 
 
 def test_a_broken_song_of_the_store_is_named(

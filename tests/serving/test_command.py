@@ -27,6 +27,8 @@ def test_the_command_serves_and_leaves_nothing(log_dir: Path, tmp_path: Path, nu
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell that starts something in the background has it ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         env={**os.environ, "TMPDIR": str(temporary), "AMT_LOG_DIR": str(log_dir), "OMP_NUM_THREADS": "1"},
     )
     try:

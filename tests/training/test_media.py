@@ -121,7 +121,7 @@ def test_no_rank_waits_for_a_picture_and_a_failure_is_only_reported(
     validator, items = validator_and_items(2)
     release = threading.Event()
     reports: list[str] = []
-    monkeypatch.setattr("amt.training.validation.rank_zero_warn", reports.append)
+    monkeypatch.setattr("amt.training.validation.warn_of_own", reports.append)
 
     def slow(example: Example) -> None:
         assert release.wait(60)
