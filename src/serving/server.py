@@ -29,7 +29,7 @@ from .results import Results
 if TYPE_CHECKING:
     from ..inference.transcriber import Listener, Progress, SongTranscriber, Transcription
 
-_PAGE = Path(__file__).with_name("page")
+_PAGE = Path(__file__).parent
 _MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
