@@ -50,7 +50,7 @@ def test_a_short_run_gives_a_table(tmp_path: Path) -> None:
     result = json.loads(out.read_text(encoding="utf-8"))
     [(title, rows)] = result["a"].items()
     assert title in done.stdout
-    assert "and both" in rows
+    assert "both, octaves hidden" in rows
     for measures in rows.values():
         assert set(measures) == {"onset_f", "chroma_f"}
         assert all(0 <= row["mean"] <= 1 for row in measures.values())
