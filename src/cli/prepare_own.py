@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,13 @@ def run_own(own: OwnCommand, command: CommandLine, environment: Environment) -> 
         from ..quickstart.instruments import play
 
         prepare_midi(source, out, name, play, **settings)
-    print(f"data set written to {out}; train on it with -d {name}")
+    from ..data.store import SongStore
+
+    songs = SongStore.open(out).splits
+    hint = (
+        f"; train on it with -d {shlex.quote(name)}" if songs.get("train") and songs.get("validation") else ""
+    )
+    print(f"data set written to {out}{hint}")
     return EXIT_OK
 
 

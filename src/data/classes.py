@@ -53,7 +53,7 @@ def _unclassed_remarks(counts: Mapping[str, Counter[int]], tokenizer: NoteTokeni
         fate = "are left out" if tokenizer.num_channels > 1 else "are written with their own program"
         remarks.append(
             f"{name}: {strange.total()} of {programs.total()} notes have a program in no class "
-            f"of {tokenizer.task.name} and {fate} ({_named(strange)})"
+            f"of {tokenizer.task.name} and {fate} ({named_programs(strange)})"
         )
     return remarks
 
@@ -66,11 +66,12 @@ def _untaught_remarks(counts: Mapping[str, Counter[int]], tokenizer: NoteTokeniz
         return []
     return [
         f"nothing to learn: {task.name} transcribes none of the {programs.total()} notes of the training "
-        f"songs{f' ({_named(programs)})' if programs else ''}; -tk chooses another task"
+        f"songs{f' ({named_programs(programs)})' if programs else ''}; -tk chooses another task"
     ]
 
 
-def _named(counts: Counter[int]) -> str:
+def named_programs(counts: Counter[int]) -> str:
+    """The commonest programs with their names and counts, in one line."""
     named = [f"{p} {program_name(p)}: {count}" for p, count in counts.most_common(SHOWN_PROGRAMS)]
     if len(counts) > SHOWN_PROGRAMS:
         named.append(f"and {len(counts) - SHOWN_PROGRAMS} more")

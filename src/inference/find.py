@@ -29,6 +29,8 @@ def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: s
     if os.path.isfile(text):
         return Path(text)
     if "@" not in text and ("/" in text or text.endswith((".ckpt", ".pt", ".pth", ".safetensors"))):
+        if os.path.isdir(text):
+            raise ValueError(f"{text} is a folder, not a checkpoint: name a run as EXP@last.ckpt, or a file")
         raise ValueError(f"{text} does not exist")
     experiment, given = split_exp_id(text)
     name = given or LAST_NAME

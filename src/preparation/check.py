@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..data.classes import class_remarks
+from ..data.classes import class_remarks, named_programs
 from ..data.segments import TrainingSet
 from ..data.sources import open_presets
 from ..data.store import SongStore
@@ -32,6 +33,7 @@ MEDIAN_SHIFT_MS = 20.0
 """A data set whose songs are further off by the median is named."""
 MIN_SHIFTED_SONGS = 3
 _SEGMENT_SAMPLES = 32767
+_NEEDED_SPLITS = ("train", "validation")
 
 WAYS_OUT = {
     "unreadable": "prepare the data set again",
@@ -49,6 +51,8 @@ WAYS_OUT = {
     "another octave": "move the notes by octaves, or say that the octave is not reliable (--octave-unknown)",
     "same sound in two splits": "leave it in one split, or the scores say nothing about new songs",
     "same notes in two splits": "put all versions of a piece into one split (in a manifest: split)",
+    "empty split": "prepare again with --overwrite and another --seed or larger shares: a run needs songs to "
+    "train on and songs to validate with",
     "no class in the task": "choose another task with -tk, or give the notes a program it knows (--program)",
 }
 """Kinds of problems, and what helps."""
@@ -93,6 +97,8 @@ class CheckReport:
     """Songs, seconds and notes of each split."""
     shifts: dict[str, tuple[float | None, int]] = field(default_factory=dict)
     """Median label shift of each split in ms, and the songs it was measured on."""
+    programs: Counter[int] = field(default_factory=Counter)
+    """Notes of each program in all splits, 128 for drums."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -172,6 +178,9 @@ def check_splits(
             bar.advance(bar.task_ids[0])
     for item in splits:
         report.splits[item.name] = (0, 0.0, 0)
+        report.programs += item.store.notes_by_program(item.split)
+        if item.role in _NEEDED_SPLITS and not item.store.splits[item.split]:
+            report.problems.append(Problem("empty split", item.name, "holds no song"))
     for item, _, song in rows:
         found = facts[str(item.store.path), song]
         place = f"{item.name}/{song}"
@@ -202,9 +211,11 @@ def print_check(report: CheckReport, shown: int = 10) -> None:
     table = Table("split", "songs", "minutes", "notes", "labels late by", title="checked")
     for name, (songs, seconds, notes) in report.splits.items():
         shift, measured = report.shifts[name]
-        late = "not known" if shift is None else f"{shift:.0f} ms ({measured} songs)"
+        late = "not known" if shift is None else f"{shift:.0f} ms (of {measured})"
         table.add_row(name, str(songs), f"{seconds / 60:.1f}", str(notes), late)
     console.print(table)
+    if report.programs:
+        console.print(f"notes by program: {named_programs(report.programs)}", highlight=False, soft_wrap=True)
     for kind in WAYS_OUT:
         own = [item for item in report.problems if item.kind == kind]
         if not own:

@@ -217,9 +217,10 @@ def _print_empty_splits(
         return
     way_out = "prepare again with --overwrite and larger shares (--validation-share, --test-share)"
     if len(songs) < len(wanted):
-        way_out = f"{len(songs)} songs cannot fill {len(wanted)} splits: add songs"
+        noun = "song" if len(songs) == 1 else "songs"
+        way_out = f"{len(songs)} {noun} cannot fill {len(wanted)} splits: add songs"
         if shares.test > 0 and len(songs) > 1:
             way_out += ", or prepare again with --overwrite --test-share 0"
     elif (seed := seed_for(songs, wanted, shares.validation, shares.test)) is not None:
-        way_out = f"prepare again with the same shares and --overwrite --seed {seed}, which fills all"
+        way_out = f"give the same command with --overwrite --seed {seed}: then every split has a song"
     console.print(f"no song fell into {' and '.join(empty)}; {way_out}", highlight=False, soft_wrap=True)

@@ -54,7 +54,11 @@ def data_note(store: SongStore) -> str:
     differing = [split for split in TEST_SPLITS if store.content_hash(split) != pinned[split]]
     if not differing:
         return "test songs are those of docs/results.md (hashes agree)"
-    return f"{', '.join(differing)} differ from those of docs/results.md: compare figures with care"
+    return (
+        f"the songs of {' and '.join(differing)} are not byte for byte those of docs/results.md (other "
+        "versions of libraries, or an instrument that the synthesizer does not play the same twice): expect "
+        "small differences of score"
+    )
 
 
 def score_systems(

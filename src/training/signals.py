@@ -46,7 +46,7 @@ class SignalMemory:
             if self.received == signal.SIGINT:
                 signal.default_int_handler(number, frame)
             if local_rank(os.environ) == 0:
-                said = "\nCtrl-C: the run saves after this step and ends; once more ends it at once, unsaved"
+                said = "\nCtrl-C: saving, then stopping; once more stops at once, unsaved"
                 print(said, file=sys.stderr, flush=True)
         self.received = signal.Signals(number)
 

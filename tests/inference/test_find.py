@@ -73,6 +73,8 @@ def test_what_is_there_is_listed(runs: Path) -> None:
         find_checkpoint("zzzzzz", log_dir=runs)
     with pytest.raises(ValueError, match="does not exist"):
         find_checkpoint("folder/gone.ckpt", log_dir=runs)
+    with pytest.raises(ValueError, match="is a folder, not a checkpoint: name a run as"):
+        find_checkpoint(f"{runs}/", log_dir=runs)
     for spec, words in (("@last.ckpt", "exp_id must be a name"), ("exp@", "no checkpoint after '@'")):
         with pytest.raises(ValueError, match=words):
             find_checkpoint(spec, log_dir=runs)

@@ -43,8 +43,8 @@ def write_noise(path: Path, seconds: float, seed: int) -> Path:
 def predict_memory(lively_file: Path, song: Path, out: Path) -> float:
     """Most memory (RSS, in bytes) that ``predict.py`` held."""
     code = (
-        "import resource, sys; from amt.cli.predict import main; status = main(sys.argv[1:]); "
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024); sys.exit(status)"
+        "import sys, torch; from amt.cli.predict import main; from amt.training.memory import peak_bytes; "
+        "status = main(sys.argv[1:]); print(peak_bytes(torch.device('cpu'))); sys.exit(status)"
     )
     command = [
         sys.executable,
