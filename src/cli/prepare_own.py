@@ -115,19 +115,17 @@ def run_own(own: OwnCommand, command: CommandLine, environment: Environment) -> 
     if own.name == "folder":
         from ..preparation.generic import prepare_folder
 
-        prepare_folder(source, out, name, **settings)
+        report = prepare_folder(source, out, name, **settings)
     elif own.name == "manifest":
         from ..preparation.manifest import prepare_manifest
 
-        prepare_manifest(source, out, name, **settings)
+        report = prepare_manifest(source, out, name, **settings)
     else:
         from ..preparation.render_midi import prepare_midi
         from ..quickstart.instruments import play
 
-        prepare_midi(source, out, name, play, **settings)
-    from ..data.store import SongStore
-
-    songs = SongStore.open(out).splits
+        report = prepare_midi(source, out, name, play, **settings)
+    songs = report.splits
     hint = (
         f"; train on it with -d {shlex.quote(name)}" if songs.get("train") and songs.get("validation") else ""
     )

@@ -21,6 +21,7 @@ from amt.cli.parser import UsageError
 from amt.cli.train import environment_help
 from amt.config.environment import SCRIPT_VARIABLES, VARIABLES
 from amt.inference import DecodingChoices
+from amt.preparation.write import PreparationReport
 from amt.training.launcher import SAID
 
 PACKAGE = Path(amt.__file__).parent
@@ -404,12 +405,18 @@ def test_prepare_quickstart(
     assert len(seen) == 2
 
 
-def test_prepare_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("validation", [0, 1])
+def test_prepare_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], validation: int
+) -> None:
     seen: list[Any] = []
+
+    def prepared(*args: Any, **rest: Any) -> PreparationReport:
+        seen.append((args, rest))
+        return PreparationReport(splits={"train": 3, "validation": validation, "test": 0})
+
     monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr(
-        "amt.preparation.generic.prepare_folder", lambda *args, **rest: seen.append((args, rest))
-    )
+    monkeypatch.setattr("amt.preparation.generic.prepare_folder", prepared)
     source = tmp_path / "my songs é"
     source.mkdir()
     line = [
@@ -424,6 +431,7 @@ def test_prepare_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         "--octave-unknown",
     ]
     assert prepare.main(line) == 0
+    assert ("train on it with -d songs" in capsys.readouterr().out) == bool(validation)
     assert seen == [
         (
             (source, tmp_path / "songs", "songs"),

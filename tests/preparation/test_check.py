@@ -235,7 +235,7 @@ def test_the_numbers_are_not_lost_for_want_of_a_folder(
     assert prepare.main(["check", "good", "--json", str(tmp_path)]) == 2
     assert "is a folder; name a file" in capsys.readouterr().err
     out = tmp_path / "new" / "found.json"
-    assert prepare.main(["check", "good", "--json", str(out)]) == 0
+    assert prepare.main(["check", "good", "--json", str(out)]) == 1
     assert json.loads(out.read_text(encoding="utf-8"))["format"] == "amt-check"
 
 
