@@ -8,6 +8,7 @@ const DRUMS = 128;
 const $ = (id) => document.getElementById(id);
 const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
+const described = getJson("/api/info"); // a file may be chosen before the answer is here
 let info = null;
 let current = null; // {file, job, off, stop}: the song that is shown
 let soundTimer = 0;
@@ -78,7 +79,13 @@ const begin = (name, file) => {
 };
 
 const transcribe = async (file) => {
-  if (info && file.size > info.max_bytes) {
+  try {
+    info = await described;
+  } catch (error) {
+    showProblem(error.message);
+    return;
+  }
+  if (file.size > info.max_bytes) {
     showProblem(`${file.name} is larger than ${Math.floor(info.max_bytes / 2 ** 20)} MiB. Choose a shorter or compressed file.`);
     return;
   }
@@ -318,7 +325,7 @@ $("shortest").addEventListener("input", () => {
 });
 
 const start = async () => {
-  info = await getJson("/api/info");
+  info = await described;
   const name = [info.experiment, info.checkpoint].filter(Boolean).join(", ");
   $("model").textContent = `${name} · ${info.task} · ${info.device}`;
   $("bounds").textContent = `WAV, FLAC, MP3, OGG and others, up to ${+(info.max_seconds / 60).toFixed(1)} minutes and ${Math.floor(info.max_bytes / 2 ** 20)} MiB. Nothing leaves this server.`;

@@ -246,3 +246,21 @@ def test_nothing_stands_out_of_the_window(
         " && !(one.innerText || one.ariaLabel || one.labels?.length)).map(one => one.outerHTML)"
     )
     assert unnamed == [], "everything that can be used has a name"
+
+
+def test_a_file_may_be_chosen_before_the_page_knows_the_model(
+    start: Start, writer: SongTranscriber, browser: Browser, song: Path
+) -> None:
+    client = start(writer)
+    slow = (
+        "const send = fetch; window.fetch = async (address, ...more) => {"
+        " if (String(address).endsWith('/api/info')) await new Promise((go) => (window.letGo = go));"
+        " return send(address, ...more); }"
+    )
+    browser("Page.addScriptToEvaluateOnNewDocument", source=slow)
+    browser.open(client.server.url)
+    browser.until("typeof letGo === 'function'")
+    browser.choose(song, "#file")
+    browser.value("void setTimeout(letGo, 300)")
+    browser.until(DONE)
+    assert browser.value("document.querySelector('#problem').hidden")
