@@ -48,7 +48,8 @@ class Part:
     """Fields of each :class:`Run`."""
 
 
-_HARD = {"objective.soft_shift_ms": 0.0}
+_HARD = {"objective.boundary_weight": 0.0}
+_SOFT = {**_HARD, "objective.soft_shift_ms": 20.0}
 _OCTAVE = {"objective.octave_weight": 0.25, "objective.octave_samples": "unknown"}
 """A quarter of a melody's tokens are pitches: with this weight the term is as strong as they are in the
 cross-entropy."""
@@ -56,9 +57,9 @@ _CHROMA = {"objective.chroma_weight": 0.1}
 _HIDDEN = {"objective.hide_octaves": True}
 _BOUNDARY = {
     "cross-entropy": _HARD,
-    "and boundary 1, width 2": {**_HARD, "objective.boundary_weight": 1.0, "objective.boundary_width": 2},
-    "and boundary 1, width 4": {**_HARD, "objective.boundary_weight": 1.0, "objective.boundary_width": 4},
-    "soft shift 20 ms": {},
+    "and boundary 1, width 2": {"objective.boundary_weight": 1.0, "objective.boundary_width": 2},
+    "and boundary 1, width 4": {"objective.boundary_weight": 1.0, "objective.boundary_width": 4},
+    "soft shift 20 ms": _SOFT,
 }
 PARTS = {
     "a": [
@@ -66,11 +67,11 @@ PARTS = {
             f"labels of {UNKNOWN_SHARE:.0%} of the songs in random octaves",
             ("onset_f", "chroma_f"),
             {
-                "cross-entropy": {},
-                "and octave": _OCTAVE,
-                "and chroma": _CHROMA,
-                "octave, octaves hidden": {**_OCTAVE, **_HIDDEN},
-                "both, octaves hidden": {**_OCTAVE, **_CHROMA, **_HIDDEN},
+                "cross-entropy": _SOFT,
+                "and octave": {**_SOFT, **_OCTAVE},
+                "and chroma": {**_SOFT, **_CHROMA},
+                "octave, octaves hidden": {**_SOFT, **_OCTAVE, **_HIDDEN},
+                "both, octaves hidden": {**_SOFT, **_OCTAVE, **_CHROMA, **_HIDDEN},
             },
             {"unknown_share": UNKNOWN_SHARE},
         )
@@ -100,7 +101,8 @@ PARTS = {
                     "model.shift_embedding_init": "normal",
                 },
                 "shift embeddings from noise": {"model.shift_embedding_init": "normal"},
-                "hard shift targets": _HARD,
+                "no boundary term": _HARD,
+                "soft shift labels in its place": _SOFT,
                 "mel front end": {
                     "audio.codec": "melspec",
                     "audio.n_mels": 216,
@@ -174,7 +176,7 @@ def measure_cost(repeats: int = 7) -> dict[str, float]:
     from amt.training.module import TranscriptionModule
 
     torch.set_num_threads(1)
-    plain = experiment_of(Run("cost", 0, 100))
+    plain = experiment_of(Run("cost", 0, 100, _HARD))
     tokenizer = NoteTokenizer.from_experiment(plain)
     batch = next(iter(TranscriptionData(plain, tokenizer, DATA).train_dataloader()))
     modules = {
