@@ -15,7 +15,7 @@ import numpy as np
 
 from ..notes.note import DRUM_PROGRAM
 from .songs import INSTALL_HINT, Floats, Performance, ScoreNote, package_folder
-from .sound_font import font_in_tune
+from .sound_font import font_for_symusic
 
 SAMPLE_RATE = 16000
 _TICKS = 960
@@ -267,7 +267,7 @@ def _sound_font() -> tuple[Any, str]:
 
     if not font.is_file():
         raise ValueError(f"the sound font {font} is missing; reinstall pretty_midi: {INSTALL_HINT}")
-    return symusic, font_in_tune(Path(font))
+    return symusic, font_for_symusic(Path(font))
 
 
 def _render_notes(notes: Sequence[PlayedNote], program: int, samples: int) -> Floats:

@@ -36,13 +36,13 @@ _PLACES = ((0, 4), (1, 12), (2, 45), (3, 50))
 _COARSE = 32768
 _LAST_KEY = 127
 _MARGIN = 1024
-"""Values that a looped sample goes on after its end: a few at 16 kHz, five octaves down, are some hundred."""
+"""Values that a looped sample goes on after its end: a few of a sound five octaves up are some hundred."""
 _GAP = 46
 """Zeros after each sample (SoundFont 2.04, 6.1)."""
 
 
 @cache
-def font_in_tune(path: Path) -> str:
+def font_for_symusic(path: Path) -> str:
     """Path of a mended copy of the font ``path``, which is removed when this process ends."""
     folder = _folder()
     copy = Path(folder.name) / path.name
@@ -102,7 +102,7 @@ def _own_samples(headers: dict[bytes, bytes], sound: dict[bytes, bytes]) -> None
     moved: dict[tuple[int, ...], int] = {}
     """By the places of a looped sample, how far its longer copy lies behind it."""
     made: dict[tuple[int, ...], int] = {}
-    for item, settings in list(_zones(headers, generators)):
+    for item, settings in _zones(headers, generators):
         name, *stated, rate, key, correction, link, kind = samples[item[1]]
         places = tuple(
             place + _signed(settings.get(fine, 0)) + _COARSE * _signed(settings.get(coarse, 0))
