@@ -255,12 +255,16 @@ const chooseAll = (isOn) => {
 
 // Earlier songs
 
+let listing = 0; // of several lists on their way only the last counts: an older one may hold a removed song
+
 const listEarlier = async () => {
+  const mine = ++listing;
   const songs = remembered.read();
   const found = await Promise.all(
     songs.map(({ id }) => getJson(`/api/jobs/${id}`).catch((error) => (error.status === 404 ? "gone" : null))),
   );
   remembered.write(remembered.read().filter(({ id }) => found[songs.findIndex((song) => song.id === id)] !== "gone"));
+  if (mine !== listing) return;
   const jobs = found.filter((job) => job && job !== "gone" && job.id !== current?.job?.id);
   const rows = jobs.map((job) => {
     const open = make("button", { type: "button", className: "open", textContent: job.name });

@@ -231,6 +231,31 @@ def test_a_song_is_found_again(start: Start, writer: SongTranscriber, browser: B
     raise AssertionError("its files are still there")
 
 
+def test_a_late_answer_does_not_bring_back_a_removed_song(
+    start: Start, writer: SongTranscriber, browser: Browser, song: Path
+) -> None:
+    """Its list was asked for before the song was removed, and comes after."""
+    client = start(writer)
+    browser.open(client.server.url)
+    browser.choose(song, "#file")
+    browser.until(DONE)
+    browser.value(
+        "window.late = []; const ask = window.fetch; let release;"
+        "const gone = new Promise(go => (release = go));"
+        "window.fetch = async (...request) => {"
+        "  const answer = await ask(...request);"
+        "  if (request[1]?.method === 'DELETE') setTimeout(release, 200);"
+        "  else { await gone; late.push(answer.status); }"
+        "  return answer; }; 0"
+    )
+    browser.click("#cancel")
+    browser.until("late.length > 0")
+    browser.value("new Promise(done => setTimeout(done, 200))")
+    assert browser.value("late.includes(200)"), "the list held the song"
+    assert browser.value("document.querySelector('#earlier').hidden")
+    assert browser.faults == []
+
+
 @pytest.mark.parametrize("width", [360, 1200])
 def test_nothing_stands_out_of_the_window(
     start: Start, writer: SongTranscriber, browser: Browser, song: Path, width: int
