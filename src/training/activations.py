@@ -9,7 +9,7 @@ The rules, in numbers kept per position (a frame of a latent, a token, a bin of 
 - a feed-forward keeps what its activation reads and what its last matrix reads, a gated one two more;
 - experts do so for each token and chosen expert, and keep what these read and give;
 - a residual convolution block keeps four maps of its width, and its input;
-- dropout keeps a mask: a byte on a GPU, a number on a CPU;
+- dropout keeps a mask of bytes;
 - the loss keeps logits in the format of the run and in float32, its onset term one map more, and two more
   are made on the way back;
 - each sample of the REINFORCE stage that has a gradient passes the decoder once more and keeps two maps more
@@ -32,6 +32,7 @@ from ..model import Transcriber
 from ..model.encoder import PerceiverTF, PreEncoder
 from ..model.encoder.perceiver_tf import PerceiverTFBlock
 from ..model.encoder.pre_context import CONTEXT_CHANNELS, CONTEXT_FRAMES
+from ..model.layers.attend import CAUSAL_ROWS
 from ..model.projection.flat import FlatMLP
 from .kept_bytes import FLOAT, INDEX, Count, Format, Layer
 
@@ -281,11 +282,12 @@ def _decoder(
     inner = heads * config.d_kv
     channels = model.num_channels
     tokens, memory = channels * num_tokens, channels * frames
+    seen = num_tokens * (num_tokens + min(num_tokens, CAUSAL_ROWS)) / 2  # pairs that a causal block makes
     if not form.mixed:
         count.loose += FLOAT * width * memory
     for _ in range(config.num_layers):
         kept = form.norm(width * tokens, 3) + form.mask(2 * width * tokens, drop)
-        kept += form.attention(tokens, tokens, heads, inner, inner, drop, tokens * num_tokens)
+        kept += form.attention(tokens, tokens, heads, inner, inner, drop, channels * seen)
         kept += form.norm(width * tokens, 1)
         kept += form.attention(tokens, memory, heads, inner, inner, drop, tokens * frames)
         if form.mixed and model.has_memory_positions:

@@ -33,10 +33,8 @@ class Format:
         return 2 if self.mixed else FLOAT
 
     def mask(self, size: float, dropout: float) -> float:
-        """A dropout mask over ``size`` numbers of the run's format."""
-        if dropout == 0:
-            return 0.0
-        return size * (self.low if self.on_cpu else 1)
+        """A dropout mask over ``size`` numbers."""
+        return size if dropout > 0 else 0.0
 
     def fed(self, size: float, readers: int, low: bool = False) -> float:
         """A map of ``size`` that ``readers`` matrices read: in float32 each casts it for itself."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...config import T5DecoderConfig
+from ..layers.dropout import Dropout
 from ..layers.experts import MixtureOfExperts
 from ..layers.feed_forward import T5GatedMLP
 from ..layers.norms import T5_NORM_EPS, RMSNorm
@@ -43,19 +44,18 @@ class T5DecoderLayer(nn.Module):
         else:
             self.ff_norm = RMSNorm(config.d_model, T5_NORM_EPS)
             self.feed_forward = T5GatedMLP(config.d_model, config.ff_width, config.dropout)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, memory: Tensor, bias: Tensor | None) -> Tensor:
         """x (B, N, D), memory (B, T, D) → (B, N, D)."""
         y = self.self_norm(x)
-        x = x + self.dropout(self.self_attention(y, y, bias, causal=bias is None))
-        x = x + self.dropout(self.cross_attention(self.cross_norm(x), memory))
+        x = self.dropout.added(x, self.self_attention(y, y, bias, causal=bias is None))
+        x = self.dropout.added(x, self.cross_attention(self.cross_norm(x), memory))
         if isinstance(self.feed_forward, MixtureOfExperts):
             mixed: Tensor = x + self.feed_forward(x)[0]
             return mixed
         assert self.ff_norm is not None
-        out: Tensor = x + self.dropout(self.feed_forward(self.ff_norm(x)))
-        return out
+        return self.dropout.added(x, self.feed_forward(self.ff_norm(x)))
 
 
 class T5Decoder(LayerStack):
@@ -79,7 +79,7 @@ class T5Decoder(LayerStack):
             self.register_buffer("positions", table, persistent=False)
         self.layers = nn.ModuleList(T5DecoderLayer(config) for _ in range(config.num_layers))
         self.final_norm = RMSNorm(config.d_model, T5_NORM_EPS)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.lm_head = nn.Linear(config.d_model, num_tokens, bias=False)
         nn.init.normal_(self.embed.weight)
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ...config.model import ConformerConfig
 from ..layers.attend import attend
+from ..layers.dropout import Dropout
 from ..layers.norms import ENCODER_NORM_EPS
 from ..layers.recompute import LayerStack
 from ..layers.rotary import ROTARY_BASE
@@ -27,7 +28,7 @@ class ConformerFeedForward(nn.Module):
         self.norm = nn.LayerNorm(width, eps=ENCODER_NORM_EPS)
         self.dense1 = nn.Linear(width, config.d_ff)
         self.dense2 = nn.Linear(config.d_ff, width)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) → (B, T, D), without the residual."""
@@ -110,7 +111,7 @@ class ConformerConvolution(nn.Module):
         )
         self.batch_norm = nn.BatchNorm1d(width)
         self.pointwise2 = nn.Conv1d(width, width, 1, bias=False)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) → (B, T, D), without the residual."""
@@ -130,12 +131,12 @@ class ConformerLayer(nn.Module):
         self.convolution = ConformerConvolution(config, width)
         self.feed_forward2 = ConformerFeedForward(config, width)
         self.norm = nn.LayerNorm(width, eps=ENCODER_NORM_EPS)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, positions: Tensor | None) -> Tensor:
         """(B, T, D) → (B, T, D); ``positions`` as in :class:`ConformerAttention`."""
         x = x + 0.5 * self.feed_forward1(x)
-        x = x + self.dropout(self.attention(x, positions))
+        x = self.dropout.added(x, self.attention(x, positions))
         x = x + self.convolution(x)
         out: Tensor = self.norm(x + 0.5 * self.feed_forward2(x))
         return out
@@ -151,7 +152,7 @@ class Conformer(LayerStack):
         self.head_width = width // config.num_heads
         self.position_encoding = config.position_encoding
         self.layer_drop = config.layer_drop
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(ConformerLayer(config, width) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(width, eps=ENCODER_NORM_EPS)
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...config.model import T5EncoderConfig
+from ..layers.dropout import Dropout
 from ..layers.feed_forward import T5GatedMLP
 from ..layers.norms import T5_NORM_EPS, RMSNorm
 from ..layers.positions import T5_NUM_BUCKETS, sinusoids, two_sided_buckets
@@ -26,14 +27,13 @@ class T5EncoderLayer(nn.Module):
         self.self_attention = T5Attention(width, config.num_heads, config.d_kv, config.dropout)
         self.ff_norm = RMSNorm(width, T5_NORM_EPS)
         self.feed_forward = T5GatedMLP(width, config.d_ff, config.dropout)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """x (B, T, D), bias (1, H, T, T) → (B, T, D)."""
         y = self.self_norm(x)
-        x = x + self.dropout(self.self_attention(y, y, bias))
-        out: Tensor = x + self.dropout(self.feed_forward(self.ff_norm(x)))
-        return out
+        x = self.dropout.added(x, self.self_attention(y, y, bias))
+        return self.dropout.added(x, self.feed_forward(self.ff_norm(x)))
 
 
 class T5Encoder(LayerStack):
@@ -53,7 +53,7 @@ class T5Encoder(LayerStack):
         elif config.position_encoding == "sinusoidal":
             table = sinusoids(torch.arange(num_frames + SPARE_FRAMES), width)
             self.register_buffer("positions", table, persistent=False)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(T5EncoderLayer(config, width) for _ in range(config.num_layers))
         self.final_norm = RMSNorm(width, T5_NORM_EPS)
 

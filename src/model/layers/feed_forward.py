@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .activations import get_activation
+from .dropout import dropout
 
 
 class MLP(nn.Module):
@@ -42,8 +43,8 @@ class GatedMLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(…, D) → (…, D)."""
         hidden = self.activation(self.w1(x)) * self.gate(x)
-        out = self.w2(F.dropout(hidden, self.dropout, self.training))
-        return F.dropout(out, self.dropout, self.training)
+        out = self.w2(dropout(hidden, self.dropout, self.training))
+        return dropout(out, self.dropout, self.training)
 
 
 class T5GatedMLP(nn.Module):
@@ -63,9 +64,9 @@ class T5GatedMLP(nn.Module):
         """(…, D) → (…, D)."""
         activated, gate = F.gelu(self.wi_0(x), approximate="tanh"), self.wi_1(x)
         if activated.dtype != torch.float16:
-            out: Tensor = self.wo(F.dropout(activated * gate, self.dropout, self.training))
+            out: Tensor = self.wo(dropout(activated * gate, self.dropout, self.training))
             return out
         # float16 ends at 65504, which T5's products and sums exceed: the second half runs in float32.
-        hidden = F.dropout(activated.float() * gate.float(), self.dropout, self.training)
+        hidden = dropout(activated.float() * gate.float(), self.dropout, self.training)
         with torch.autocast(x.device.type, enabled=False):
             return F.linear(hidden, self.wo.weight.float())
