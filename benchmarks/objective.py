@@ -1,13 +1,14 @@
 """What the terms of the objective do, and what they cost, on the quick-start data.
 
 ``python benchmarks/objective.py [--parts a b d cost] [--steps N] [--seeds 0 1 2] [--songs N] [--jobs 2]
-[--out FILE]``; needs the quick-start data (``amt-prepare quickstart``). The reinforcement stage is part c, in
-``objective_rl.py``.
+[--arms NAME ...] [--batch N] [--full-size] [--out FILE]``; needs the quick-start data (``amt-prepare
+quickstart``). The reinforcement stage is part c, in ``objective_rl.py``.
 
 a: labels of 90 % of the training songs in random octaves: cross-entropy alone, with octave or chroma term,
 with the octaves hidden.
 b: boundary term, with true labels and with onsets that are off by 20 ms.
-d: each of the aids of the quick start taken away. cost: time of the five terms in a training step.
+d: each of the aids of the quick start taken away; with ``--full-size`` at the published size.
+cost: time of the five terms in a training step.
 
 Each row is the mean over songs of a score, songs averaged over seeds, and the difference to the first row
 with a 95 % bootstrap interval over songs.
@@ -114,6 +115,32 @@ PARTS = {
 }
 
 
+_MEMORY = {"model.memory_positions": "sinusoid", "model.memory_norm": True}
+_SHIFTS = {"model.shift_embedding_init": "sinusoid"}
+_HEAD = {
+    "model.frame_groups": ("voice",),
+    "objective.frame_weight": 1.0,
+    "inference.pitch_check": 1.0,
+}
+_EDGES = {"objective.boundary_weight": 1.0, "objective.boundary_width": 2}
+_AIDS = {**_MEMORY, **_SHIFTS, **_HEAD, **_EDGES}
+FULL_SIZE = Part(
+    "aids of the quick start at the published size",
+    ("onset_f",),
+    {
+        "all": _AIDS,
+        "none, as published": {},
+        "no frame head": {**_MEMORY, **_SHIFTS, **_EDGES},
+        "no memory positions": {**_HEAD, **_EDGES},
+        "shift embeddings from noise": {**_MEMORY, **_HEAD, **_EDGES},
+        "no boundary term": {**_MEMORY, **_SHIFTS, **_HEAD},
+        "log-frequency bins": {**_AIDS, "audio.codec": "logspec"},
+    },
+    {"full_size": True},
+)
+"""Part d with ``--full-size``."""
+
+
 def difference_row(scored: Sequence[Sequence[float]], base: Sequence[Sequence[float]]) -> dict[str, Any]:
     """Scores (seeds, songs) of an arm and of the first one: means, difference, interval, one per seed."""
     from amt.evaluation import paired_bootstrap
@@ -131,16 +158,25 @@ def difference_row(scored: Sequence[Sequence[float]], base: Sequence[Sequence[fl
 def measure_part(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
     """Train and score every arm with every seed; the table as plain values."""
     runs = [
-        Run(name, seed, arguments.steps, changes, songs=arguments.songs, **part.settings)
+        Run(
+            name,
+            seed,
+            arguments.steps,
+            changes,
+            songs=arguments.songs,
+            batch=arguments.batch,
+            **part.settings,
+        )
         for seed in arguments.seeds
         for name, changes in part.arms.items()
+        if name in (arguments.arms or part.arms)
     ]
-    found: dict[str, list[list[dict[str, float]]]] = {name: [] for name in part.arms}
+    found: dict[str, list[list[dict[str, float]]]] = {run.name: [] for run in runs}
     for run, songs in run_all(runs, arguments.jobs):
         found[run.name].append(songs)
         means = "  ".join(f"{name} {np.nanmean([song[name] for song in songs]):.3f}" for name in songs[0])
         print(f"  seed {run.seed}, {run.name}: {means}", flush=True)
-    first = next(iter(part.arms))
+    first = runs[0].name
     return {
         name: {
             measure: difference_row(
@@ -202,17 +238,27 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--songs", type=int, default=0, help="score the first N songs; 0 is all 14")
     parser.add_argument("--jobs", type=int, default=2, choices=[1, 2], help="runs at once, one thread each")
+    parser.add_argument("--batch", type=int, default=8, help="segments of a step")
+    parser.add_argument("--arms", nargs="+", default=[], help="only these rows, the first is the base")
+    parser.add_argument(
+        "--full-size", action="store_true", help="part d of the published size: 2,000 steps take a GPU"
+    )
     parser.add_argument("--out", type=Path, help="write the tables as JSON")
     arguments = parser.parse_args()
+    if arguments.full_size:
+        arguments.parts, PARTS["d"] = ["d"], [FULL_SIZE]
+    known = [name for part in arguments.parts for item in PARTS.get(part, []) for name in item.arms]
+    for name in arguments.arms:
+        if name not in known:
+            parser.error(f"--arms {name}: no row of these parts; there are {', '.join(dict.fromkeys(known))}")
     if not (DATA / STORE).exists():
         parser.error(f"{DATA / STORE} is missing: run amt-prepare quickstart")
-    count = len(arguments.seeds) * sum(
-        len(part.arms) for name in arguments.parts for part in PARTS.get(name, [])
-    )
+    count = len(arguments.seeds) * (sum(name in (arguments.arms or known) for name in known))
     each = arguments.steps * SECONDS_PER_STEP + (arguments.songs or 14) * SECONDS_PER_SONG
     minutes = count * each / arguments.jobs / 60
-    print(f"{count} runs of {arguments.steps} steps, about {minutes:.0f} minutes on quiet cores", flush=True)
-    result: dict[str, Any] = {"steps": arguments.steps, "seeds": arguments.seeds}
+    about = "" if arguments.full_size else f", about {minutes:.0f} minutes on quiet cores"
+    print(f"{count} runs of {arguments.steps} steps{about}", flush=True)
+    result: dict[str, Any] = {"steps": arguments.steps, "seeds": arguments.seeds, "batch": arguments.batch}
     for name in arguments.parts:
         if name == "cost":
             result["cost"] = cost = measure_cost()

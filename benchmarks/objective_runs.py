@@ -24,6 +24,16 @@ OCTAVES = (-24, -12, 0, 12, 24)
 MATCH_SECONDS = 0.1
 """Notes of equal pitch this near are compared for the error of their onsets."""
 VALIDATION_SONGS = 1
+FULL_SIZE: dict[str, Any] = {
+    "task": "mc13_fsingle_vocal",
+    "event_length": 512,
+    "inference.pitch_check": 0.0,
+    "objective.frame_weight": 0.0,
+    "objective.boundary_weight": 0.0,
+    "optimizer.name": "AdamW",
+    "optimizer.learning_rate": 3e-4,
+}
+"""What runs of the published size have of their own."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,10 @@ class Run:
     split: str = "test_standard"
     songs: int = 0
     """Songs of the split that are scored; 0 is all."""
+    full_size: bool = False
+    """Of the published size (``--model ptf_t5``), which takes a GPU; else the quick start's."""
+    batch: int = 8
+    """Segments of a step."""
 
 
 def run_all(runs: Sequence[Run], jobs: int) -> Iterator[tuple[Run, list[dict[str, float]]]]:
@@ -61,19 +75,30 @@ def run_all(runs: Sequence[Run], jobs: int) -> Iterator[tuple[Run, list[dict[str
 
 def experiment_of(run: Run) -> Any:
     """The quick-start experiment with the run's changes."""
+    import torch
+
     from amt.config import Experiment
     from amt.config.leaves import replace_leaves
+    from amt.config.published_models import MODEL_LEAVES, get_published_model
     from amt.config.recipes import get_recipe
     from amt.training.trainer import fast_bf16_on_cpu
 
+    recipe = dict(get_recipe("quickstart"))
+    if run.full_size:
+        recipe = {leaf: value for leaf, value in recipe.items() if not leaf.startswith(MODEL_LEAVES)}
+        recipe |= {**get_published_model("ptf_t5"), **FULL_SIZE}
+    on_gpu = run.full_size and torch.cuda.is_available()
     changes = {
-        **get_recipe("quickstart"),
+        **recipe,
         "exp_id": run.name,
         "seed": run.seed,
         "trainer.max_steps": run.steps,
         "trainer.val_interval": run.steps,
+        "trainer.devices": "1",
         "trainer.num_threads": 1,
-        "trainer.precision": "bf16-mixed" if fast_bf16_on_cpu() else "32",
+        "trainer.precision": "bf16-mixed" if on_gpu or fast_bf16_on_cpu() else "32",
+        "bsz.sub": run.batch,
+        "bsz.local": run.batch,
         "data.validation_files": VALIDATION_SONGS,
         **run.changes,
     }
@@ -99,7 +124,9 @@ def train_and_score(run: Run) -> list[dict[str, float]]:
         status = run_training(experiment_of(run), decision, RunPaths(folder / "run", folder / "data"))
         if status:
             raise SystemExit(status)
-        transcriber = load_transcriber(next((folder / "run").rglob("last.ckpt")), device="cpu")
+        transcriber = load_transcriber(
+            next((folder / "run").rglob("last.ckpt")), device="auto" if run.full_size else "cpu"
+        )
     store = SongStore.open(DATA / STORE)
     count = run.songs or store.splits[run.split]
     songs = [store.song(run.split, number) for number in range(count)]

@@ -24,7 +24,7 @@ def objective(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_every_arm_is_an_experiment_of_its_own(objective: Any) -> None:
-    for parts in objective.PARTS.values():
+    for parts in (*objective.PARTS.values(), [objective.FULL_SIZE]):
         for part in parts:
             runs = [objective.Run("arm", 0, 10, changes, **part.settings) for changes in part.arms.values()]
             built = [objective.experiment_of(run) for run in runs]
@@ -55,3 +55,21 @@ def test_a_short_run_gives_a_table(tmp_path: Path) -> None:
         assert set(measures) == {"onset_f", "chroma_f"}
         assert all(0 <= row["mean"] <= 1 for row in measures.values())
     assert result["cost"]["step"] > 0
+
+
+@pytest.mark.slow
+def test_the_published_size_trains_and_is_scored(tmp_path: Path) -> None:
+    build_quickstart(tmp_path / "data" / "quickstart", small=True, progress=False, processes=1)
+    out = tmp_path / "table.json"
+    line = [sys.executable, str(BENCHMARKS / "objective.py"), "--full-size", "--steps", "2", "--batch", "1"]
+    line += ["--seeds", "0", "--songs", "1", "--jobs", "1", "--arms", "none, as published", "all"]
+    environment = {**os.environ, "AMT_DATA_HOME": str(tmp_path / "data"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*line, "--out", str(out)], env=environment, capture_output=True, text=True, timeout=900, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    [rows] = json.loads(out.read_text(encoding="utf-8"))["d"].values()
+    assert set(rows) == {"none, as published", "all"}
+    wrong = subprocess.run([*line[:-2], "x"], env=environment, capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "no row of these parts" in wrong.stderr
