@@ -3,6 +3,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+HAS_PIP := $(PY) -m pip --version >/dev/null 2>&1
 QUICKSTART_MINUTES ?= 10
 
 # The first of these that is new enough makes the environment; override with make PYTHON=...
@@ -17,8 +18,9 @@ help: ## show this list
 install: $(INSTALLED) ## make .venv and install everything into it
 
 $(INSTALLED): pyproject.toml constraints.txt
-	@test -x $(PY) || test -n "$(PYTHON)" || { echo "no Python 3.11 to 3.13 found; name one with make PYTHON=..."; exit 1; }
-	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(HAS_PIP) || test -n "$(PYTHON)" || { echo "no Python 3.11 to 3.13 found; name one with make PYTHON=..."; exit 1; }
+	$(HAS_PIP) || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV): some gigabytes are downloaded, which can take minutes"
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[quickstart,dev,docs,onnx]"
 	@touch $@
 
@@ -44,7 +46,7 @@ types: $(INSTALLED) ## check types
 
 docs: $(INSTALLED) ## build the documentation into build/site, with any warning as an error
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
-	@echo "open build/site/index.html"
+	@echo "open build/site/index.html; to search as well: $(PY) -m http.server -b 127.0.0.1 -d build/site"
 
 # The short ones; bench_training_step.py wants the quick-start data. The others are run one by one, see docs/results.md.
 BENCHMARKS := $(wildcard $(addprefix benchmarks/,music_core.py data.py model.py bench_*.py))

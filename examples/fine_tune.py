@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from amt.cli import convert, prepare, train
+from amt.cli.command import run_command
 from amt.config import MultiPreset, add_preset
 from amt.config.environment import read_environment
 from amt.config.presets import combine_presets
@@ -33,19 +34,23 @@ def main(name: str, published: Path, folder: Path, old: str, options: list[str])
     """Convert, prepare and train; what is there already is left as it is."""
     data_home = read_environment(os.environ).data_home
     start, songs = Path(f"{name}.start.ckpt"), f"{name}_songs"
+    mix = mixture(f"{name}_mix", songs, combine_presets([old], data_home))  # an unknown name is said at once
     if not start.exists() and (status := convert.main([str(published), str(start)])):
         return status
     if not (data_home / songs / "store.json").exists() and (
         status := prepare.main(["folder", str(folder), "--name", songs])
     ):
         return status
-    add_preset(mixture(f"{name}_mix", songs, combine_presets([old], data_home)))
+    add_preset(mix)
     # The file beside the checkpoint is its configuration; flags win over it, the last of each kind.
-    given = ["--config", str(start.with_suffix(".json")), "--init-ckpt", str(start), "-d", f"{name}_mix"]
+    given = ["--config", str(start.with_suffix(".json")), "--init-ckpt", str(start), "-d", mix.name]
     return train.main([name, *given, *DEFAULTS, *options])
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 5:
         sys.exit(__doc__)
-    sys.exit(main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], sys.argv[5:]))
+    # A mistake is one sentence, as in the commands of amt.
+    sys.exit(
+        run_command(lambda words: main(words[0], Path(words[1]), Path(words[2]), words[3], list(words[4:])))
+    )

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from amt.cli import train
+from amt.cli.command import run_command
 from amt.config.environment import read_environment
 from amt.inference import find_checkpoint, load_transcriber
 
@@ -51,4 +52,5 @@ def report(metrics: Path) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 4:
         sys.exit(__doc__)
-    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]))
+    # A mistake is one sentence, as in the commands of amt.
+    sys.exit(run_command(lambda words: main(words[0], words[1], words[2], list(words[3:]))))

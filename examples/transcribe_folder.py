@@ -9,6 +9,7 @@ import csv
 import sys
 from pathlib import Path
 
+from amt.cli.command import run_command
 from amt.evaluation import score_notes
 from amt.inference import load_transcriber
 from amt.notes import array_to_notes, read_midi, write_midi
@@ -22,8 +23,8 @@ def main(checkpoint: str, folder: Path, out: Path) -> int:
     songs = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SOUNDS)
     if not songs:
         sys.exit(f"{folder} holds no audio file")
-    out.mkdir(parents=True, exist_ok=True)
     transcriber = load_transcriber(checkpoint)
+    out.mkdir(parents=True, exist_ok=True)
     task = transcriber.tokenizer.task
     rows, failed = [], 0
     for number, result in transcriber.transcribe_songs(songs):  # in the order in which they are done
@@ -56,4 +57,5 @@ def main(checkpoint: str, folder: Path, out: Path) -> int:
 if __name__ == "__main__":
     if len(sys.argv) != 4:
         sys.exit(__doc__)
-    sys.exit(main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])) > 0)
+    # A mistake is one sentence, as in the commands of amt.
+    sys.exit(run_command(lambda words: main(words[0], Path(words[1]), Path(words[2])) > 0))

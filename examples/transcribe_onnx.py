@@ -14,16 +14,29 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-folder = Path(sys.argv[1])
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
+folder, song = Path(sys.argv[1]), Path(sys.argv[2])
+if not (folder / "model.json").is_file():
+    sys.exit(f"{folder} holds no model.json; amt-export --format onnx makes such a folder")
+if not song.is_file():
+    sys.exit(f"{song} is not there")
 model = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+if not model["files"]["encoder"].endswith(".onnx"):
+    sys.exit(f"{folder} holds programs of torch.export; amt-export --format onnx writes graphs")
 encoder, step = (
     onnxruntime.InferenceSession(folder / model["files"][k]) for k in ("encoder", "decoder_step")
 )
 
-with wave.open(sys.argv[2]) as file:
-    if (file.getframerate(), file.getsampwidth()) != (model["sample_rate"], 2):
-        sys.exit(f"{sys.argv[2]} must have 16 bit and {model['sample_rate']} samples per second")
-    samples = np.frombuffer(file.readframes(file.getnframes()), "<i2").reshape(-1, file.getnchannels())
+try:
+    with wave.open(str(song)) as file:
+        kind, channels = (file.getframerate(), file.getsampwidth()), file.getnchannels()
+        sound = file.readframes(file.getnframes())
+except (wave.Error, EOFError) as error:
+    sys.exit(f"{song} is no WAV file ({error})")
+if kind != (model["sample_rate"], 2):
+    sys.exit(f"{song} must have 16 bit and {model['sample_rate']} samples per second")
+samples = np.frombuffer(sound, "<i2").reshape(-1, channels)
 audio = samples.astype(np.float32).mean(1) / 32768
 audio = np.pad(audio, (0, -len(audio) % model["segment_samples"])).reshape(-1, 1, model["segment_samples"])
 

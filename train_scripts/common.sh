@@ -28,7 +28,8 @@ if [[ -z "${AMT_PYTHON:-}" && -x "${src_dir}/../.venv/bin/python" ]] && ! "${PYT
     PYTHON="$(cd "${src_dir}/.." && pwd)/.venv/bin/python"
 fi
 
-# Prints the path to start warm from, absolute; nothing when there is none. Says so when a file is missing.
+# Prints the path to start warm from, absolute, or a run's exp@checkpoint; nothing when there is none. Says so
+# when a file is missing.
 resolve_init_ckpt() {
     local path="$1"
     [[ "${path}" != "~/"* ]] || path="${HOME}/${path#"~/"}"  # in quotes the shell leaves it
@@ -37,14 +38,29 @@ resolve_init_ckpt() {
         printf '%s\n' "$(cd "$(dirname "${path}")" && pwd)/$(basename "${path}")"
     elif [[ -f "${src_dir}/${path}" ]]; then
         printf '%s\n' "${src_dir}/${path}"
+    elif is_checkpoint_of_a_run "${path}"; then
+        printf '%s\n' "${path}"
     else
         echo "修改：未找到 init ckpt=${path}，自动清空并从头训练。" >&2
     fi
 }
 
-# With AMT_DRY_RUN=1 prints the command and ends the script; else says which start will happen and why.
+# Whether the word is exp@checkpoint and there is such a run; train.py finds the file.
+is_checkpoint_of_a_run() {
+    local word="$1" logs="${AMT_LOG_DIR:-${src_dir}/../logs}" folder
+    [[ "${word}" == *@* && "${word%%@*}" != */* ]] || return 1
+    [[ "${logs}" != "~/"* ]] || logs="${HOME}/${logs#"~/"}"
+    for folder in "${logs}"/*/"${word%@*}"/checkpoints; do
+        [[ ! -d "${folder}" ]] || return 0
+    done
+    return 1
+}
+
+# With AMT_DRY_RUN=1 prints the command of train.py and ends the script: nothing is run. (To try a run with
+# one step, put --dry-run behind the script's name.) Else says which start will happen and why.
 announce() {
-    if [[ ! "${AMT_DRY_RUN:-0}" =~ ^(0|false|no|False|No)?$ ]]; then
+    local dry_run="${AMT_DRY_RUN:-}"
+    if [[ ! "${dry_run,,}" =~ ^(0|false|no|f|n|off)?$ ]]; then
         printf 'cd %q && ' "${src_dir}"
         printf '%q ' "${PYTHON}" train.py "$@"
         printf '\n'

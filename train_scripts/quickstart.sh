@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # 修改：快速上手：在 CPU 上用自制的小数据集训练同族小模型，几分钟就能看到结果。
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}" 2>/dev/null || echo "${BASH_SOURCE[0]}")")/common.sh"
 
 AMT_EXP_ID="${AMT_EXP_ID:-quickstart}"                      # 修改：每次实质性改动都换一个名字，避免续训到旧实验
 QUICKSTART_MINUTES="${QUICKSTART_MINUTES:-10}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # 修改：YourMT3+ 公开的 all_cross_final 混合数据与其完整乐器词表，从头训练。
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}" 2>/dev/null || echo "${BASH_SOURCE[0]}")")/common.sh"
 
 AMT_EXP_ID="${AMT_EXP_ID:-all_cross_final_scratch}"         # 修改：每次实质性改动都换一个名字，避免续训到旧实验
 AMT_TASK="${AMT_TASK:-mt3_full_plus_all_cross_final}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # 修改：只用 hooktheory 的主旋律标注训练；它的八度不可靠，评估时看不分八度的 rca。
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}" 2>/dev/null || echo "${BASH_SOURCE[0]}")")/common.sh"
 
 AMT_EXP_ID="${AMT_EXP_ID:-hooktheory_fsingle_scratch}"      # 修改：每次实质性改动都换一个名字，避免续训到旧实验
 AMT_TASK="${AMT_TASK:-mc13_fsingle}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # 修改：13 类乐器（含人声）单流模型，4.096 秒输入，从头训练的基准配置。
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}" 2>/dev/null || echo "${BASH_SOURCE[0]}")")/common.sh"
 
 AMT_EXP_ID="${AMT_EXP_ID:-mc13_fsingle_scratch}"            # 修改：每次实质性改动都换一个名字，避免续训到旧实验
 AMT_TASK="${AMT_TASK:-mc13_fsingle}"

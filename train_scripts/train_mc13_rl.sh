@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # 修改：强化学习：从 train_mc13.sh 已收敛的权重出发，在交叉熵之外加 REINFORCE，直接提高 onset F1。
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}" 2>/dev/null || echo "${BASH_SOURCE[0]}")")/common.sh"
 
 AMT_EXP_ID="${AMT_EXP_ID:-mc13_fsingle_rl}"                 # 修改：每次实质性改动都换一个名字，避免续训到旧实验
 AMT_TASK="${AMT_TASK:-mc13_fsingle}"

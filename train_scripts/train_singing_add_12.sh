@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # 修改：在 all_cross_final 上加入 12% 的歌声数据，加强人声旋律。
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}" 2>/dev/null || echo "${BASH_SOURCE[0]}")")/common.sh"
 
 AMT_EXP_ID="${AMT_EXP_ID:-singing_add_12_scratch}"          # 修改：每次实质性改动都换一个名字，避免续训到旧实验
 AMT_TASK="${AMT_TASK:-mc13_fsingle}"

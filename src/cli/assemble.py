@@ -7,8 +7,8 @@ Flags (``--set`` among them) win over ``--augment``, that over variables, those 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..config.experiment import Experiment
 from ..config.leaves import leaves, replace_leaves
 from ..config.model import DEFAULT as DEFAULT_KIND
 from ..config.model import ENCODER_RECORDS, default_parts
+from ..config.names import counted
 from ..config.published_models import MODEL_LEAVES, get_published_model
 from ..config.recipes import AUGMENT_PROFILES, get_recipe
 from .config_file import read_assignment, read_config
@@ -24,6 +25,10 @@ from .options_model import NO_FRAME_HEAD
 from .parser import WIDTH, CommandLine, Given, Option, UsageError
 
 DEFAULT = "default"
+CHECKPOINT = "the checkpoint"
+"""Origin of the values that a resumed run keeps."""
+_NAMED = ("--recipe", "--model")
+"""Options that stand for many values at once, which have a name of their own."""
 _SCHEDULE = "lr_schedule.name"
 _WARMUP = "lr_schedule.warmup_steps"
 _ENCODER = "model.encoder_type"
@@ -42,6 +47,8 @@ class Resolved:
     """By dotted leaf; a leaf that is missing has its default."""
     flags: Mapping[str, Given]
     """By dotted leaf: the flag that set it."""
+    bundle: Mapping[str, Any] = field(default_factory=dict)
+    """By dotted leaf: what recipe and published model say, whatever holds in the end."""
 
     def origin(self, leaf: str) -> str:
         """Where the value of ``leaf`` came from."""
@@ -69,6 +76,7 @@ def resolve(exp_id: str, command: CommandLine, environment: Environment) -> Reso
         row = get_published_model(name)
         changes.update(row)
         origins.update(dict.fromkeys(row, f"--model {name}"))
+    bundle = dict(changes)
     for path in command.given["--config"].values if command.has("--config") else ():
         for leaf, item in read_config(Path(str(path))).items():
             if leaf != "exp_id":  # the name on the command line holds
@@ -89,7 +97,7 @@ def resolve(exp_id: str, command: CommandLine, environment: Environment) -> Reso
             _set(leaf, value, given, changes, origins, flags)
     _drop_recipes_details(changes, origins, flags)
     experiment = replace_leaves(Experiment(), _fill_kinds(changes))
-    return Resolved(experiment, origins, flags)
+    return Resolved(experiment, origins, flags, bundle)
 
 
 def _drop_recipes_details(
@@ -190,26 +198,76 @@ def show(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def same_value(one: object, other: object) -> bool:
+    """Whether two values of a leaf are equal, one of them perhaps read from JSON."""
+    lists = (tuple, list)
+    if isinstance(one, lists) and isinstance(other, lists):
+        return tuple(one) == tuple(other)
+    return one == other
+
+
+def summarize(resolved: Resolved, where: str) -> str:
+    """The configuration in a few lines: the bundles it rests on, and the values that differ from those.
+
+    Args:
+        resolved: the run. Of a resumed one nothing is listed: :func:`~.precedence.resume` says what differs.
+        where: where the whole configuration can be read.
+    """
+    count, changed = 0, 0
+    own: dict[str, list[str]] = {}
+    bases: dict[str, None] = {}
+    below = dict(leaves(Experiment())) | dict(resolved.bundle)
+    for leaf, value in leaves(resolved.experiment):
+        count += 1
+        origin = resolved.origin(leaf)
+        if origin == CHECKPOINT or origin.startswith(_NAMED):
+            bases[origin] = None
+        elif origin != DEFAULT and leaf != "exp_id" and not same_value(value, below[leaf]):
+            of_file = origin.startswith("--config")  # its name is long and said once
+            own.setdefault(origin if of_file else "", []).append(
+                _entry(leaf, value, "" if of_file else origin)
+            )
+            changed += 1
+    if CHECKPOINT in bases:
+        return f"configuration: {CHECKPOINT}'s; all {count} values in {where}"
+    head = f"configuration: {' and '.join(bases) or 'the defaults'}"
+    if changed:
+        head += f", {counted(changed, 'value')} set otherwise"
+    lines = [f"{head}; all {count} values in {where}"]
+    for origin, entries in own.items():
+        lines += [f"  {origin}:", *_wrapped(entries, indent=4)] if origin else _wrapped(entries, indent=2)
+    return "\n".join(lines).replace(_JOIN, " ")
+
+
+def _entry(leaf: str, value: Any, origin: str) -> str:
+    """A value with its name, and where it is from unless that is said elsewhere; does not break."""
+    text = f"{leaf}={show(value) or '-'}"
+    return (text + f" ({origin})" if origin else text).replace(" ", _JOIN)
+
+
+def _wrapped(entries: Iterable[str], indent: int) -> list[str]:
+    margin = " " * indent
+    return textwrap.wrap(
+        "  ".join(entries),
+        WIDTH,
+        initial_indent=margin,
+        subsequent_indent=margin,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def describe(resolved: Resolved) -> str:
     """The whole configuration as text, grouped by where the values come from."""
     groups: dict[str, list[str]] = {}
     for leaf, value in leaves(resolved.experiment):
         origin = resolved.origin(leaf)
-        text = f"{leaf}={show(value) or '-'}"
+        said = ""
         if leaf in resolved.flags or origin.startswith("AMT_"):
-            text += f" ({origin})"
-            origin = "flags" if leaf in resolved.flags else "variables"
-        groups.setdefault(origin, []).append(text.replace(" ", _JOIN))
+            said, origin = origin, "flags" if leaf in resolved.flags else "variables"
+        groups.setdefault(origin, []).append(_entry(leaf, value, said))
     lines = ["configuration:"]
     for origin in sorted(groups, key=lambda name: (name == DEFAULT, name)):
-        body = "  ".join(groups[origin])
         lines.append(f"  from {origin}:" if origin != DEFAULT else "  defaults:")
-        lines += textwrap.wrap(
-            body,
-            WIDTH,
-            initial_indent=" " * 4,
-            subsequent_indent=" " * 4,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        lines += _wrapped(groups[origin], indent=4)
     return "\n".join(lines).replace(_JOIN, " ")

@@ -53,9 +53,10 @@ def run_command(work: Callable[[Sequence[str]], int], argv: Sequence[str] | None
             rank = global_rank(os.environ, devices=0)  # on its machine, where no launcher knows more
             print(f"error on rank {rank}: {error}", file=sys.stderr, flush=True)
         return EXIT_ERROR
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         who = "" if first_on_machine(os.environ) else f" on rank {global_rank(os.environ, devices=0)}"
-        print(f"interrupted{who}", file=sys.stderr, flush=True)
+        kept = f": {stop}" if stop.args else ""
+        print(f"\ninterrupted{who}{kept}", file=sys.stderr, flush=True)  # below ^C and a bar that was cut
         return EXIT_INTERRUPTED
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config.environment import read_environment
+from ..config.names import counted
 from ..config.published_models import PUBLISHED_MODELS
 from ..config.tasks import list_tasks
 from .command import EXIT_ERROR, EXIT_OK, run_command, warn
@@ -75,7 +76,8 @@ def _overview() -> str:
         lines += [f"  {form.usage}", f"      {form.intro.partition('. ')[0].rstrip('.')}"]
     lines += [
         "",
-        "Each with --help shows its options. A checkpoint of ours may also be named exp@checkpoint.",
+        "Each with --help shows its options. A checkpoint of ours may also be named exp@last, exp@best or",
+        "exp@FILE.",
     ]
     lines += ['The first word of a command is its name: write "./info" for a file called info.', ""]
     return "\n".join(lines)
@@ -98,8 +100,9 @@ def _import(command: CommandLine, usage: str) -> int:
     for sentence in done.assumed:
         warn(sentence)
     if done.dropped:
-        say(f"left out {len(done.dropped)} kernels of the pitch shifter")
-    print(f"{done.path} written: {done.num_weights} weights, {done.num_values / 1e6:.2f} million numbers")
+        say(f"left out {counted(len(done.dropped), 'kernel')} of the pitch shifter")
+    weights = counted(done.num_weights, "weight")
+    print(f"{done.path} written: {weights}, {done.num_values / 1e6:.2f} million numbers")
     print(f"transcribe: predict.py {done.path} song.wav; fine-tune: train.py EXP --init-ckpt {done.path}")
     return EXIT_OK
 
@@ -118,7 +121,8 @@ def _export(command: CommandLine, usage: str) -> int:
     for sentence in done.notes:
         warn(sentence)
     kind = f"as {done.layout}" if done.layout is not None else "of no published model, with published parts"
-    print(f"{done.path} written {kind}: {done.num_weights} weights and {done.num_computed} computed tensors")
+    weights, computed = counted(done.num_weights, "weight"), counted(done.num_computed, "computed tensor")
+    print(f"{done.path} written {kind}: {weights} and {computed}")
     return EXIT_OK
 
 
@@ -133,7 +137,9 @@ def _average(command: CommandLine, usage: str) -> int:
         say=say,
         progress=_Percent("averaged"),
     )
-    print(f"{out} written: {count} tensors, the mean of {len(command.words)} checkpoints")
+    print(
+        f"{out} written: {counted(count, 'tensor')}, the mean of {counted(len(command.words), 'checkpoint')}"
+    )
     return EXIT_OK
 
 
@@ -154,7 +160,7 @@ def _mix(command: CommandLine, usage: str) -> int:
         say=say,
         progress=_Percent("mixed"),
     )
-    print(f"{out} written: {count} tensors, {1 - alpha:g} of {first} and {alpha:g} of {second}")
+    print(f"{out} written: {counted(count, 'tensor')}, {1 - alpha:g} of {first} and {alpha:g} of {second}")
     return EXIT_OK
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..config.names import counted
 from .command import EXIT_OK, run_command, warn
 from .convert import find_source, say
 from .parser import Option, UsageError, format_help, parse
@@ -24,9 +25,9 @@ EXPORT_OPTIONS = (
 )
 _USAGE = "export.py CHECKPOINT OUT [options]"
 _INTRO = (
-    "Write a checkpoint (exp, exp@last.ckpt, or the path of a file) for other programs. OUT is a file for "
-    "safetensors; for torch and onnx it is a folder, which gets the encoder, one step of the decoder with "
-    "its caches, and model.json with everything else that a program needs to turn audio into notes."
+    "Write a checkpoint (exp, exp@last, exp@best, or the path of a file) for other programs. OUT is a file "
+    "for safetensors; for torch and onnx it is a folder, which gets the encoder, one step of the decoder "
+    "with its caches, and model.json with everything else that a program needs to turn audio into notes."
 )
 
 
@@ -50,7 +51,7 @@ def _run(argv: Sequence[str]) -> int:
         from ..model.exporting.weights import export_weights
 
         tensors, values = export_weights(source, target, overwrite=overwrite, say=say)
-        print(f"{target} written: {tensors} weights, {values / 1e6:.2f} million numbers")
+        print(f"{target} written: {counted(tensors, 'weight')}, {values / 1e6:.2f} million numbers")
         return EXIT_OK
     from ..model.exporting.programs import export_graphs
 

@@ -63,7 +63,8 @@ COMMAND_OPTIONS: tuple[Option, ...] = (
         "--dry-run",
         "switch",
         "",
-        "build everything, take one step, write nothing, and exit",
+        "try the run: build everything with the real data, take one step, write nothing, and exit (to see "
+        "the command of a training script, AMT_DRY_RUN=1)",
     ),
     _command(
         "",

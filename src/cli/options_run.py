@@ -30,7 +30,7 @@ RUN_OPTIONS: tuple[Option, ...] = (
         "--init-ckpt",
         "text",
         "init_ckpt",
-        "warm start: take the weights, and nothing else, from this file",
+        "warm start: take the weights, and nothing else, from this file or from a run's EXP@best or EXP@last",
         metavar="PATH",
         may_be_empty=True,
     ),

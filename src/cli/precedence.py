@@ -20,7 +20,7 @@ from ..config.leaves import leaves, replace_leaves
 from ..config.model import DEFAULT as DEFAULT_KIND
 from ..config.published_models import get_published_model
 from ..model.checkpoint_header import read_header
-from .assemble import Resolved, flag_values, show
+from .assemble import CHECKPOINT, Resolved, flag_values, same_value, show
 from .config_file import read_config
 from .parser import Given, UsageError
 
@@ -74,7 +74,7 @@ def contradictions(stored: Experiment, given: Iterable[Given], fixed: tuple[str,
     phrases = []
     for item in given:
         for leaf, value in said(item, stored.model.encoder_type).items():
-            if leaf.startswith(fixed) and value != DEFAULT_KIND and not _same(value, old[leaf]):
+            if leaf.startswith(fixed) and value != DEFAULT_KIND and not same_value(value, old[leaf]):
                 key = f"{leaf}=" if leaf not in item.option.targets else ""
                 phrases.append(f"{item.name} {key}{show(value)}, the checkpoint has {show(old[leaf])}")
     return phrases
@@ -99,7 +99,9 @@ def resume(
     wrong += [
         f"{leaf} {show(new_values[leaf])} of {origin}, the checkpoint has {show(old[leaf])}"
         for leaf, origin in resolved.origins.items()
-        if origin.startswith(BUNDLES) and leaf.startswith(FIXED) and not _same(new_values[leaf], old[leaf])
+        if origin.startswith(BUNDLES)
+        and leaf.startswith(FIXED)
+        and not same_value(new_values[leaf], old[leaf])
     ]
     if wrong:
         raise UsageError(
@@ -108,7 +110,7 @@ def resume(
         )
     kept = (*FIXED, *KEPT, *(() if override_optim else OPTIMISATION))
     changes: dict[str, object] = {}
-    origins = dict.fromkeys(old, "the checkpoint")
+    origins = dict.fromkeys(old, CHECKPOINT)
     sentences: list[str] = []
     for leaf, value in new_values.items():
         origin = resolved.origins.get(leaf)
@@ -117,7 +119,7 @@ def resume(
             if origin:
                 origins[leaf] = origin
             continue
-        if origin is None or _same(value, old[leaf]):
+        if origin is None or same_value(value, old[leaf]):
             continue
         was, new = show(old[leaf]) or "-", show(value) or "-"
         recipe = origin.startswith("--recipe")
@@ -129,11 +131,3 @@ def resume(
             sentences.append(f"{leaf}: {new} ({origin}) holds, not the checkpoint's {was}")
     flags = {leaf: given for leaf, given in resolved.flags.items() if origins[leaf] == resolved.origins[leaf]}
     return Resolved(replace_leaves(stored, changes), origins, flags), sentences
-
-
-def _same(one: object, other: object) -> bool:
-    return (
-        tuple(one) == tuple(other)
-        if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list))
-        else one == other
-    )

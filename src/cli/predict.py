@@ -67,9 +67,9 @@ def _run(argv: Sequence[str]) -> int:
         print(
             format_help(
                 "predict.py EXP[@CHECKPOINT] AUDIO ... [options]",
-                "Transcribe audio files with the model of a checkpoint: exp, exp@last.ckpt, or the path of a "
-                "file. Flags of train.py are accepted and compared with the checkpoint. Exit status: 0 all "
-                "files done, 1 some could not be read, 2 nothing could begin.",
+                "Transcribe audio files with the model of a checkpoint: exp, exp@last, exp@best, or the path "
+                "of a file. Flags of train.py are accepted and compared with the checkpoint. Exit status: 0 "
+                "all files done, 1 some could not be read, 2 nothing could begin.",
                 PREDICT_OPTIONS,
                 PREDICT_DEFAULTS,
                 ("options", "decoding"),

@@ -12,8 +12,9 @@ from ..preparation.corpora import CORPORA
 from .command import EXIT_ERROR, EXIT_OK, run_command, warn
 from .parser import CommandLine, Option, UsageError, format_help, parse
 from .prepare_check import CHECK_OPTIONS, run_check
-from .prepare_common import HELP, ONE_PER_CORE, PROCESSES, read_processes
+from .prepare_common import FLAC, HELP, ONE_PER_CORE, PROCESSES, read_processes, written
 from .prepare_corpus import CORPUS_OPTIONS, corpora_help, run_corpus
+from .prepare_list import LIST_OPTIONS, run_list
 from .prepare_own import OWN_COMMANDS, run_own
 
 QUICKSTART_OPTIONS = (
@@ -37,12 +38,12 @@ IMPORT_OPTIONS = (
     HELP,
     Option("--only", "data sets to import; all by default", count=0, metavar="NAME", group="options"),
     PROCESSES,
-    Option("--flac", "store FLAC: half the room, slower to read", kind="switch", group="options"),
+    FLAC,
     Option("--skip-broken", "leave out songs with problems", kind="switch", group="options"),
     Option("--overwrite", "build data sets again that are there", kind="switch", group="options"),
 )
 
-COMMANDS = ("quickstart", *OWN_COMMANDS, "import-yourmt3", "check", *CORPORA)
+COMMANDS = ("quickstart", *OWN_COMMANDS, "import-yourmt3", "check", "list", *CORPORA)
 
 _USAGE = f"""usage: prepare.py COMMAND [options]
 
@@ -52,6 +53,7 @@ _USAGE = f"""usage: prepare.py COMMAND [options]
   midi FOLDER NAME    MIDI files alone, played on this machine
   import-yourmt3 DIR  the published folders of YourMT3: yourmt3_indexes beside *_yourmt3_16k
   check NAME          look for what spoils training in data that is prepared
+  list                the data sets that are prepared, and all presets
 
 data sets as they are published, each made by prepare.py NAME FOLDER:
 
@@ -81,6 +83,8 @@ def _run(argv: Sequence[str]) -> int:
         return run_own(own, parse(rest, own.options), environment)
     if name == "check":
         return run_check(parse(rest, CHECK_OPTIONS), environment)
+    if name == "list":
+        return run_list(parse(rest, LIST_OPTIONS), environment)
     if name == "import-yourmt3":
         return _import(parse(rest, IMPORT_OPTIONS), environment)
     if name in CORPORA:
@@ -122,7 +126,7 @@ def _quickstart(command: CommandLine, environment: Environment) -> int:
     from ..quickstart.build import build_quickstart
 
     build_quickstart(out, progress=True, small=command.has("--small"), **settings)  # type: ignore[arg-type]
-    print(f"data set written to {out}")
+    print(written(command, out))
     return EXIT_OK
 
 
@@ -152,7 +156,7 @@ def _import(command: CommandLine, environment: Environment) -> int:
         environment.data_home,
         only=only,
         processes=read_processes(command),
-        flac=command.has("--flac"),
+        flac=command.has(FLAC.long),
         overwrite=command.has("--overwrite"),
         skip_broken=command.has("--skip-broken"),
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from .parser import CommandLine, Option, UsageError
 
 HELP = Option("--help", "show this text and exit", "-h", "switch", group="options")
 PROCESSES = Option("--processes", "processes that work side by side", kind="int", group="options")
+FLAC = Option("--flac", "store FLAC: half the room, slower to read", kind="switch", group="options")
 ONE_PER_CORE = "one per core, at most 16"
 """Default of ``PROCESSES`` where nothing else is said."""
 
@@ -21,3 +24,9 @@ def at_least_one(command: CommandLine, option: str) -> int | None:
     if number < 1:
         raise UsageError(f"{option} must be at least 1, not {number}")
     return number if command.has(option) else None
+
+
+def written(command: CommandLine, out: Path) -> str:
+    """Where a new data set is, and in which format its sound."""
+    sound = "FLAC" if command.has(FLAC.long) else "16-bit arrays"
+    return f"data set written to {out}, its sound as {sound}"

@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..config.environment import Environment
+from ..config.names import counted
 from ..preparation.corpora import CORPORA
 from .command import EXIT_OK
 from .parser import CommandLine, Option, UsageError, format_help
-from .prepare_common import HELP, ONE_PER_CORE, PROCESSES, at_least_one, read_processes
+from .prepare_common import FLAC, HELP, ONE_PER_CORE, PROCESSES, at_least_one, read_processes, written
 
 CORPUS_OPTIONS = (
     HELP,
     PROCESSES,
     Option("--limit", "only the first N songs of each split, for a try", kind="int", group="options"),
-    Option("--flac", "store FLAC: half the room, slower to read", kind="switch", group="options"),
+    FLAC,
     Option("--skip-broken", "leave out songs that cannot be read", kind="switch", group="options"),
     Option("--overwrite", "replace a data set that is there", kind="switch", group="options"),
 )
@@ -51,11 +52,11 @@ def run_corpus(name: str, command: CommandLine, environment: Environment) -> int
         out,
         processes=processes,
         limit=limit,
-        flac=command.has("--flac"),
+        flac=command.has(FLAC.long),
         overwrite=command.has("--overwrite"),
         skip_broken=command.has("--skip-broken"),
     )
-    print(f"data set written to {out}; {_presets(name)}")
+    print(f"{written(command, out)}; {_presets(name)}")
     return EXIT_OK
 
 
@@ -64,7 +65,7 @@ def _limited(out: Path) -> str:
     from ..data.strict_json import read_json_object
 
     limit = read_json_object(out / "store.json").get("limit")
-    return f" (the first {limit} songs of each split)" if limit else ""
+    return f" ({counted(limit, 'song')} of each split)" if limit else ""
 
 
 def _presets(store: str) -> str:

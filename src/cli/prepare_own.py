@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config.environment import Environment
 from .command import EXIT_OK
 from .parser import CommandLine, Option, UsageError, format_help
-from .prepare_common import HELP, ONE_PER_CORE, PROCESSES, read_processes
+from .prepare_common import FLAC, HELP, ONE_PER_CORE, PROCESSES, read_processes, written
+
+if TYPE_CHECKING:
+    from ..preparation.write import StoreSettings
 
 _NAME = Option("--name", "name of the data set, used as -d NAME; or the second word", group="options")
 _SPLITTING = (
@@ -31,6 +34,7 @@ _LICENCE = Option(
 )
 _WRITING = (
     PROCESSES,
+    FLAC,
     Option("--overwrite", "replace a data set of that name", kind="switch", group="options"),
 )
 
@@ -110,26 +114,26 @@ def run_own(own: OwnCommand, command: CommandLine, environment: Environment) -> 
         print(format_help(own.usage, own.intro, own.options, _DEFAULTS, ("options",)), end="")
         return EXIT_OK
     source, name = _words(own, command)
-    settings = _settings(command)
+    settings, facts = _settings(command), _facts(command)
     out = environment.data_home / name
     if own.name == "folder":
         from ..preparation.generic import prepare_folder
 
-        report = prepare_folder(source, out, name, **settings)
+        report = prepare_folder(source, out, name, settings, **facts)
     elif own.name == "manifest":
         from ..preparation.manifest import prepare_manifest
 
-        report = prepare_manifest(source, out, name, **settings)
+        report = prepare_manifest(source, out, name, settings)
     else:
         from ..preparation.render_midi import prepare_midi
         from ..quickstart.instruments import play
 
-        report = prepare_midi(source, out, name, play, **settings)
+        report = prepare_midi(source, out, name, play, settings, **facts)
     songs = report.splits
     hint = (
         f"; train on it with -d {shlex.quote(name)}" if songs.get("train") and songs.get("validation") else ""
     )
-    print(f"data set written to {out}{hint}")
+    print(f"{written(command, out)}{hint}")
     return EXIT_OK
 
 
@@ -152,29 +156,35 @@ def _words(own: OwnCommand, command: CommandLine) -> tuple[Path, str]:
     return source, name
 
 
-def _settings(command: CommandLine) -> dict[str, Any]:
-    """Arguments of the preparing function: those the command line gives, and the shares."""
-    shares = {
-        key: float(command.get(key, float(FOLDER_DEFAULTS[key])))
-        for key in ("--validation-share", "--test-share")
-    }
-    for key, share in shares.items():
-        if not 0 <= share < 1:
-            raise UsageError(f"{key} must lie between 0 and 1, not {share}")
-    settings: dict[str, Any] = {
-        "validation_share": shares["--validation-share"],
-        "test_share": shares["--test-share"],
-        "seed": int(command.get("--seed", int(FOLDER_DEFAULTS["--seed"]))),
-        "overwrite": command.has("--overwrite"),
-        "processes": read_processes(command),
-    }
+def _settings(command: CommandLine) -> StoreSettings:
+    from ..preparation.write import Shares, StoreSettings
+
+    seed = int(command.get("--seed", int(FOLDER_DEFAULTS["--seed"])))
+    return StoreSettings(
+        Shares(_share(command, "--validation-share"), _share(command, "--test-share"), seed),
+        flac=command.has(FLAC.long),
+        overwrite=command.has("--overwrite"),
+        processes=read_processes(command),
+    )
+
+
+def _share(command: CommandLine, option: str) -> float:
+    share = float(command.get(option, float(FOLDER_DEFAULTS[option])))
+    if not 0 <= share < 1:
+        raise UsageError(f"{option} must lie between 0 and 1, not {share}")
+    return share
+
+
+def _facts(command: CommandLine) -> dict[str, Any]:
+    """What the command line says of the songs, as arguments of the preparing function."""
+    facts: dict[str, Any] = {}
     for switch in ("--stems", "--octave-unknown"):
         if command.has(switch):
-            settings[switch.lstrip("-").replace("-", "_")] = True
+            facts[switch.lstrip("-").replace("-", "_")] = True
     if command.has("--licence"):
-        settings["licence"] = str(command.get("--licence", ""))
+        facts["licence"] = str(command.get("--licence", ""))
     if command.has("--label-shift"):
-        settings["label_shift_ms"] = float(command.get("--label-shift", 0.0))
+        facts["label_shift_ms"] = float(command.get("--label-shift", 0.0))
     if command.has("--program"):
-        settings["program"] = int(command.get("--program", 0))
-    return settings
+        facts["program"] = int(command.get("--program", 0))
+    return facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..config.environment import read_environment
 from ..serving.guard import is_loopback
@@ -13,6 +14,9 @@ from .command import EXIT_OK, run_command, warn
 from .from_checkpoint import decoding_choices
 from .options_command import DECODING_DEFAULTS, DECODING_OPTIONS
 from .parser import CommandLine, Option, UsageError, format_help, parse
+
+if TYPE_CHECKING:
+    from ..inference import SongTranscriber
 
 _HOST, _PORT = "127.0.0.1", 8000
 _LIMITS = Limits()
@@ -97,24 +101,30 @@ def _run(argv: Sequence[str]) -> int:
     environment = read_environment(os.environ)
     for sentence in environment.warnings:
         warn(sentence)
-    from ..inference import load_transcriber
-    from ..inference.predict import describe
+    from ..inference import find_checkpoint
     from ..serving.server import Server, serve
 
-    transcriber = load_transcriber(
-        command.words[0],
-        decoding_choices(command),
-        device=str(command.get("--device", "auto")),
-        log_dir=environment.log_dir,
-        project=str(command.get("--project", "")) or None,
+    # What can be wrong at once is said at once: loading torch and the model takes a while.
+    choices = decoding_choices(command)
+    path = find_checkpoint(
+        command.words[0], log_dir=environment.log_dir, project=str(command.get("--project", "")) or None
     )
-    print(describe(transcriber), flush=True)
     names = command.given["--name"].values if command.has("--name") else ()
-    server = Server(transcriber, host, int(command.get("--port", _PORT)), limits, map(str, names))
+    server = Server(host, int(command.get("--port", _PORT)), limits, map(str, names))
     if not is_loopback(host):
         warn(f"whoever reaches {host} can use this server: it asks for no password and does not encrypt")
-    print(f"open {server.url} in a browser; Ctrl-C ends it", flush=True)
-    return serve(server)
+    print(f"listening at {server.url} and loading {path}", flush=True)
+
+    def load() -> SongTranscriber:
+        from ..inference import load_transcriber
+        from ..inference.predict import describe
+
+        transcriber = load_transcriber(path, choices, device=str(command.get("--device", "auto")))
+        print(describe(transcriber), flush=True)
+        print(f"open {server.url} in a browser; Ctrl-C ends it", flush=True)
+        return transcriber
+
+    return serve(server, load)
 
 
 def _limits(command: CommandLine) -> Limits:

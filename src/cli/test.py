@@ -127,8 +127,8 @@ _OWN_NAMES = {name for option in TEST_OPTIONS for name in option.names}
 _TRAIN_OPTIONS = train_options(TEST_OPTIONS)
 _UNAVAILABLE = {name: text for name, text in UNAVAILABLE.items() if name not in _OWN_NAMES}
 _INTRO = (
-    "Score the model of a checkpoint (exp, exp@last.ckpt, or the path of a file) on the test sets of data "
-    "presets: tables here, and result.json, songs.csv, report.html and the MIDI files in a folder. With "
+    "Score the model of a checkpoint (exp, exp@last, exp@best, or the path of a file) on the test sets of "
+    "data presets: tables here, and result.json, songs.csv, report.html and the MIDI files in a folder. With "
     "--estimates, score another system's MIDI files; with --compare, two results. Flags of train.py are "
     "accepted and compared with the checkpoint."
 )

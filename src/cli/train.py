@@ -11,11 +11,14 @@ from ..config.environment import EXAMPLES, SCRIPT_VARIABLES, VARIABLES, read_env
 from ..config.experiment import Experiment
 from ..config.leaves import leaves
 from ..config.presets import apply_excluded_presets, combine_presets
+from ..config.values import FALSE
 from ..model.checkpoint_names import split_exp_id
 from ..training.handover import decide_once
 from ..training.identity import decide_run, run_folder
 from ..training.identity import describe as describe_run
-from .assemble import describe, option_targets, resolve, show
+from ..training.interrupts import BEFORE_TRAINING, interrupts_say
+from ..training.run_folder import RunFolder
+from .assemble import describe, option_targets, resolve, show, summarize
 from .command import EXIT_ERROR, EXIT_OK, first_process, run_command, warn
 from .config_file import read_config
 from .options import GROUPS, OPTIONS
@@ -109,6 +112,7 @@ def _name_in_file(command: CommandLine) -> str:
 def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
     speaks = first_process(environ)
     only_prints = command.has("--print-identity") or command.has("--print-config")
+    dry_run = command.has("--dry-run")
     if only_prints and not speaks:
         return EXIT_OK
     environment = read_environment(environ)
@@ -138,6 +142,9 @@ def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
         print(describe_run(decision), flush=True)
         for sentence in environment.warnings:
             warn(sentence)
+        asks_script = environ.get("AMT_DRY_RUN", "").strip().lower() not in ("", *FALSE)
+        if asks_script and not (dry_run or only_prints):
+            warn("AMT_DRY_RUN=1 makes a training script print its command; train.py trains: see --dry-run")
     differences: list[str] = []
     if decision.kind == "resume":
         assert decision.checkpoint is not None
@@ -147,29 +154,29 @@ def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
     if command.has("--print-identity"):
         return EXIT_OK
     if speaks:
-        for rule in RULES if decision.kind == "resume" else ():
-            print(f"resume: {rule}")
-        for sentence in differences:
+        for sentence in (*RULES, *differences) if differences else ():
             print(f"resume: {sentence}")
-        print(describe(resolved), flush=True)
+        whole = "--print-config" if dry_run else f"{RunFolder(folder).config}, or with --print-config"
+        print(describe(resolved) if only_prints else summarize(resolved, whole), flush=True)
     if command.has("--print-config"):
         return EXIT_OK
-    from ..training.fit import run_training
-    from ..training.plan import RunPaths
-    from ..training.stack_log import start_stack_log
+    with interrupts_say(lambda: BEFORE_TRAINING):  # what begins to train has words of its own
+        from ..training.fit import run_training
+        from ..training.plan import RunPaths
+        from ..training.stack_log import start_stack_log
 
-    if environment.stack_log_dir is not None:
-        start_stack_log(environment.stack_log_dir, environ)
-    return run_training(
-        resolved.experiment,
-        decision,
-        RunPaths(folder, environment.data_home),
-        resolved.origins,
-        fault=environment.fault,
-        excluded=environment.excluded_presets,
-        val_start_loss=environment.val_start_loss,
-        scan_gradients=environment.scan_gradients,
-        detect_anomaly=environment.detect_anomaly,
-        lr_monitor=environment.lr_monitor,
-        dry_run=command.has("--dry-run"),
-    )
+        if environment.stack_log_dir is not None and not dry_run:
+            start_stack_log(environment.stack_log_dir, environ)
+        return run_training(
+            resolved.experiment,
+            decision,
+            RunPaths(folder, environment.data_home),
+            resolved.origins,
+            fault=environment.fault,
+            excluded=environment.excluded_presets,
+            val_start_loss=environment.val_start_loss,
+            scan_gradients=environment.scan_gradients,
+            detect_anomaly=environment.detect_anomaly,
+            lr_monitor=environment.lr_monitor,
+            dry_run=dry_run,
+        )

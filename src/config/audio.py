@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .names import unknown_name
+from .checks import check_name, check_positive
 
 CODECS = ("spec", "melspec", "logspec")
 
@@ -40,11 +40,16 @@ class AudioConfig:
     """Centre of the lowest ``logspec`` bin as a MIDI pitch."""
 
     def __post_init__(self) -> None:
-        if self.codec not in CODECS:
-            raise unknown_name("audio codec", self.codec, CODECS)
-        for name in ("sample_rate", "segment_samples", "hop_length", "n_fft", "n_mels", "log_bins"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"audio.{name} must be positive, not {getattr(self, name)}")
+        check_name("audio codec", self.codec, CODECS)
+        check_positive(
+            self,
+            sample_rate="audio.sample_rate",
+            segment_samples="-if",
+            hop_length="-hop",
+            n_fft="audio.n_fft",
+            n_mels="-nmel",
+            log_bins="audio.log_bins",
+        )
         if self.segment_samples <= self.n_fft // 2:
             raise ValueError(
                 f"-if {self.segment_samples} is too short: a segment needs more than n_fft/2 = "

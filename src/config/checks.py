@@ -18,15 +18,15 @@ def check_name(kind: str, name: str, known: Iterable[str]) -> None:
         raise unknown_name(kind, name, known)
 
 
-def check_positive(owner: object, *names: str) -> None:
-    """Refuse fields of ``owner`` that are not above 0.
+def check_positive(owner: object, **flags: str) -> None:
+    """Refuse fields of ``owner`` that are not above 0; each is given with its flag.
 
     Raises:
-        ValueError: names the field.
+        ValueError: names the flag.
     """
-    for name in names:
+    for name, flag in flags.items():
         if getattr(owner, name) <= 0:
-            raise ValueError(f"{type(owner).__name__}.{name} must be positive, not {getattr(owner, name)}")
+            raise ValueError(f"{flag} must be positive, not {getattr(owner, name)}")
 
 
 def check_least(flag: str, value: float, least: int) -> None:

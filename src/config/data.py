@@ -21,9 +21,10 @@ class BatchSizes:
     """Windows decoded together in test and predict."""
 
     def __post_init__(self) -> None:
-        for name in ("sub", "local", "validation", "test"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"batch size {name} must be at least 1, not {getattr(self, name)}")
+        check_least("-bsz SUB", self.sub, 1)
+        check_least("-bsz LOCAL", self.local, 1)
+        check_least("--val-batch-size (AMT_VAL_BATCH_SIZE)", self.validation, 1)
+        check_least("--val-batch-size (bsz.test)", self.test, 1)
         if self.local % self.sub:
             fits = [size for size in range(1, self.local + 1) if self.local % size == 0]
             pairs = ", ".join(f"-bsz {size} {self.local}" for size in fits[-4:])
@@ -86,14 +87,15 @@ MAX_SHIFT = 48
 """Most semitones of a pitch shift."""
 PITCH_METHODS = ("speed", "stretch", "device")
 """Ways to shift the pitch."""
-_PROBABILITIES = (
-    "stem_keep_prob",
-    "noise_prob",
-    "reverb_prob",
-    "eq_prob",
-    "codec_prob",
-    "xaug_include_singing",
-)
+_PROBABILITIES = {
+    "stem_keep_prob": "-iaug",
+    "noise_prob": "--noise-prob",
+    "reverb_prob": "--reverb-prob",
+    "eq_prob": "--eq-prob",
+    "codec_prob": "--codec-prob",
+    "xaug_include_singing": "--xaug-include-singing",
+}
+"""Field to flag."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +155,9 @@ class Augmentation:
             low, high = self.noise_snr_range
             raise ValueError(f"--noise-snr {low:g} {high:g}: LO is above HI")
         check_least("--pitch-detune", self.pitch_shift_detune, 0)
-        for name in _PROBABILITIES:
+        for name, flag in _PROBABILITIES.items():
             if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"augmentation {name} is a probability, not {getattr(self, name)}")
+                raise ValueError(f"{flag} is a probability from 0 to 1, not {getattr(self, name):g}")
         check_least("-xk", self.xaug_max_k, 0)
         if self.xaug_tau <= 0 or self.xaug_alpha <= 0:
             raise ValueError("-xtau and -xalpha must be positive")

@@ -58,7 +58,7 @@ class PreEncoderConfig:
 
     def __post_init__(self) -> None:
         check_name("pre-encoder type", self.type, PRE_ENCODER_TYPES)
-        check_positive(self, "out_channels", "time_stride")
+        check_positive(self, out_channels="-cout", time_stride="--conv-time-stride")
         if self.type != "strided" and self.time_stride != 1:
             raise ValueError(
                 f"--conv-time-stride needs -preenc strided; -preenc {self.type} keeps every frame"
@@ -102,7 +102,14 @@ class T5DecoderConfig:
     def __post_init__(self) -> None:
         check_name("decoder feed-forward type", self.ff_type, DECODER_FF_TYPES)
         check_name("decoder position encoding", self.position_encoding, DECODER_POSITIONS)
-        check_positive(self, "d_model", "num_heads", "d_kv", "num_layers", "ff_widening")
+        check_positive(
+            self,
+            d_model="--d-model",
+            num_heads="--decoder-heads",
+            d_kv="--d-kv",
+            num_layers="--decoder-layers",
+            ff_widening="-dwf",
+        )
         check_name("activation", self.moe_act, ACTIVATIONS)
         check_share("-ddr", self.dropout)
         check_experts(
@@ -135,7 +142,13 @@ class T5EncoderConfig:
 
     def __post_init__(self) -> None:
         _check_positions("t5", self.position_encoding, T5_ENCODER_POSITIONS)
-        check_positive(self, "num_heads", "d_kv", "num_layers", "d_ff")
+        check_positive(
+            self,
+            num_heads="--num-heads",
+            d_kv="--encoder-d-kv",
+            num_layers="--encoder-layers",
+            d_ff="--encoder-d-ff",
+        )
         check_share("-edr", self.dropout)
 
 
@@ -157,7 +170,13 @@ class ConformerConfig:
 
     def __post_init__(self) -> None:
         _check_positions("conformer", self.position_encoding, CONFORMER_POSITIONS)
-        check_positive(self, "num_heads", "num_layers", "d_ff", "conv_kernel")
+        check_positive(
+            self,
+            num_heads="--num-heads",
+            num_layers="--encoder-layers",
+            d_ff="--encoder-d-ff",
+            conv_kernel="--conformer-kernel",
+        )
         if self.conv_kernel % 2 == 0:
             raise ValueError(f"--conformer-kernel must be odd, not {self.conv_kernel}")
         check_share("-edr", self.dropout)
@@ -194,7 +213,7 @@ class ModelConfig:
         self._check_parts()
         check_name("memory positions", self.memory_positions, ("none", "sinusoid"))
         check_name("shift embedding start", self.shift_embedding_init, ("normal", "sinusoid"))
-        check_positive(self, "logit_scale")
+        check_positive(self, logit_scale="--logit-scale")
         for group in self.frame_groups:
             check_name("frame head group", group, tuple(FRAME_GROUPS))
         if self.shift_embedding_init == "sinusoid" and self.memory_positions != "sinusoid":

@@ -22,11 +22,24 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ValueError:
     """A ``ValueError`` that says ``name`` is no ``kind`` and names the near or all known ones."""
     candidates = sorted(known)
     close = nearest(name, candidates)
-    if close:
-        hint = f"did you mean {' or '.join(repr(item) for item in close)}?"
-    else:
-        hint = f"known: {', '.join(candidates) or 'none'}"
+    hint = did_you_mean(close) if close else f"known: {', '.join(candidates) or 'none'}"
     return ValueError(f"unknown {kind} {name!r}; {hint}")
+
+
+def did_you_mean(close: Iterable[str]) -> str:
+    """The question that offers the names of :func:`nearest`."""
+    return f"did you mean {' or '.join(repr(item) for item in close)}?"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: ``1 song``, ``2 songs``, ``1,200 songs``.
+
+    Args:
+        count: how many.
+        noun: what one is called.
+        plural: what several are called; with an ``s`` if not given.
+    """
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def named_path(text: str) -> Path:

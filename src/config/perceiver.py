@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from .checks import check_experts, check_name, check_positive, check_share
+from .checks import check_experts, check_least, check_name, check_positive, check_share
 
 FF_TYPES = ("mlp", "gmlp", "moe")
 NORM_TYPES = ("layer_norm", "rms_norm")
@@ -101,25 +101,21 @@ class PerceiverTFConfig:
         check_name("encoder position encoding", self.position_encoding, ENCODER_POSITIONS)
         check_positive(
             self,
-            "num_latents",
-            "d_latent",
-            "d_model",
-            "qk_channels",
-            "v_channels",
-            "num_heads",
-            "num_blocks",
-            "ff_widening",
-            "init_std",
+            num_latents="-nl",
+            d_latent="-dl",
+            d_model="-dpm",
+            qk_channels="-pqk",
+            v_channels="-pvc",
+            num_heads="--num-heads",
+            num_blocks="-npb",
+            ff_widening="-wf",
+            init_std="--init-std",
         )
-        for name in ("qk_channels", "v_channels"):
-            if getattr(self, name) % self.num_heads:
-                raise ValueError(
-                    f"{name} {getattr(self, name)} does not divide over {self.num_heads} heads "
-                    f"(flags -pqk, -pvc, --num-heads)"
-                )
-        for name in ("num_local_layers", "num_temporal_layers"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} (flags -npl, -npt) must be 0 or more, not {getattr(self, name)}")
+        for flag, width in (("-pqk", self.qk_channels), ("-pvc", self.v_channels)):
+            if width % self.num_heads:
+                raise ValueError(f"{flag} {width} does not divide over --num-heads {self.num_heads}")
+        check_least("-npl", self.num_local_layers, 0)
+        check_least("-npt", self.num_temporal_layers, 0)
         check_share("-edr", self.dropout)
         check_experts(self.moe_topk, self.moe_num_experts, ("-kmoe", "-nmoe"))
         self._check_positions()
@@ -142,7 +138,7 @@ class PerceiverTFConfig:
 
     def _check_positions(self) -> None:
         check_name("rotary type (-rt)", self.rope_types, ROPE_TYPES)
-        check_positive(self, "alibi_scale")
+        check_positive(self, alibi_scale="--alibi-scale")
         if self.position_encoding == "kdt" and self.num_temporal_layers == 0:
             raise ValueError(
                 "-epe kdt adds its time table before the first temporal layer and -npt 0 leaves none; give "

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ..config.names import counted
 from ..config.objective import ObjectiveConfig
 from ..config.vocabularies import program_name
 from ..tokenizer import NoteTokenizer
 from .segments import TrainingSet
 from .songs import TaskView
 
+NOTHING_TO_LEARN = "nothing to learn"
+"""Begins the sentence on training songs without a note that the task transcribes."""
 SHOWN_PROGRAMS = 8
 """Programs named one by one; the rest is counted."""
 
@@ -52,7 +55,7 @@ def _unclassed_remarks(counts: Mapping[str, Counter[int]], tokenizer: NoteTokeni
             continue
         fate = "are left out" if tokenizer.num_channels > 1 else "are written with their own program"
         remarks.append(
-            f"{name}: {strange.total()} of {programs.total()} notes have a program in no class "
+            f"{name}: {strange.total():,} of {counted(programs.total(), 'note')} have a program in no class "
             f"of {tokenizer.task.name} and {fate} ({named_programs(strange)})"
         )
     return remarks
@@ -65,8 +68,9 @@ def _untaught_remarks(counts: Mapping[str, Counter[int]], tokenizer: NoteTokeniz
     if TaskView(task).targets & set(programs):
         return []
     return [
-        f"nothing to learn: {task.name} transcribes none of the {programs.total()} notes of the training "
-        f"songs{f' ({named_programs(programs)})' if programs else ''}; -tk chooses another task"
+        f"{NOTHING_TO_LEARN}: {task.name} transcribes none of the {counted(programs.total(), 'note')} of the "
+        f"training songs{f' ({named_programs(programs)})' if programs else ''}; -tk chooses another task, "
+        "-d other data"
     ]
 
 

@@ -15,9 +15,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from ..config.experiment import Experiment
+from ..config.names import counted, listing
 from ..tokenizer import NoteTokenizer
 from .batch import Batch, ValidationItem
-from .classes import class_remarks, octave_remarks
+from .classes import NOTHING_TO_LEARN, class_remarks, octave_remarks
 from .dataset import EvaluationSongs, TrainingBatches
 from .scored import ScoredSet
 from .segments import SegmentMaker
@@ -27,6 +28,8 @@ from .workers import leave_signals_to_the_run, raise_file_limit, shared_memory_p
 
 MAX_EVALUATION_WORKERS = 2
 """Loader processes in evaluation: each holds whole songs, and the network is the slow part there."""
+_SHOWN = 4
+"""Data sets named one by one; the rest is counted."""
 _HELD = 3
 """Batches of one loader process that training may hold: the last one, one ahead, and one on its way."""
 
@@ -119,8 +122,8 @@ class TranscriptionData(pl.LightningDataModule):
         self.remarks: list[str] = []
         """What the user should know of the data, in words; said by rank 0."""
         if rank == 0 and data.training:
-            self.remarks = class_remarks(data.training, tokenizer)
-            self.remarks += octave_remarks(data.training, experiment.objective)
+            self.remarks = octave_remarks(data.training, experiment.objective)
+            self.remarks += class_remarks(data.training, tokenizer)
 
     @property
     def dataset_names(self) -> list[str]:
@@ -136,6 +139,24 @@ class TranscriptionData(pl.LightningDataModule):
     def test_set_names(self) -> list[str]:
         """Names of the test sets, in the order of ``ValidationItem.set_index``."""
         return [item.name for item in self.test_sets]
+
+    @property
+    def nothing_to_learn(self) -> str:
+        """The remark that no training song has a note the task transcribes, the last of all; else ""."""
+        last = self.remarks[-1] if self.remarks else ""
+        return last if last.startswith(NOTHING_TO_LEARN) else ""
+
+    def describe(self) -> str:
+        """What is trained on and what is scored, as one line."""
+        trained = []
+        for item in self.training_sets:
+            rows = [item.store.index(split) for split in item.splits]
+            minutes = sum(int(row["num_samples"].sum()) for row in rows) / item.store.sample_rate / 60
+            time = f"{minutes:.1f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+            trained.append(f"{item.name} ({counted(sum(map(len, rows)), 'song')}, {time})")
+        limit = self.experiment.data.validation_files
+        scored = [f"{item.name} ({counted(item.num_songs(limit), 'song')})" for item in self.validation_sets]
+        return f"data: trains on {listing(trained, _SHOWN)}; validates on {listing(scored, _SHOWN)}"
 
     def require_training_songs(self) -> None:
         """Raise a ``ValueError`` that says what to do when there is nothing to train on."""

@@ -16,6 +16,7 @@ from ..config.presets import (
 from .scored import ScoredSet
 from .segments import TrainingSet
 from .store import SongStore, StoreError
+from .store_files import file_problems
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,25 @@ class RunData:
 
 
 def open_presets(
-    names: Sequence[str], data_home: Path, *, sample_rate: int = 16000, excluded: Sequence[str] = ()
+    names: Sequence[str],
+    data_home: Path,
+    *,
+    sample_rate: int = 16000,
+    excluded: Sequence[str] = (),
+    check_files: bool = True,
 ) -> RunData:
     """Open the stores of the presets ``names`` (flag ``-d``) in ``data_home``.
 
+    Args:
+        names: presets or prepared stores.
+        data_home: folder of the stores.
+        sample_rate: the rate the stores must have.
+        excluded: presets left out.
+        check_files: see that the files of all songs are there and as long as the index says.
+
     Raises:
         ValueError: for an unknown name, and one message for all stores that are missing or broken, with the
-            commands that build them.
+            commands that build them, and all files of songs that are.
     """
     data_home = Path(data_home)
     mix = apply_excluded_presets(combine_presets(names, data_home), excluded)
@@ -44,6 +57,7 @@ def open_presets(
     validation: list[ScoredSet] = []
     test: list[ScoredSet] = []
     problems: list[str] = []
+    used: list[tuple[SongStore, str]] = []
     rows = zip(mix.weights, mix.eval_vocab, mix.eval_drum_vocab, mix.validation_files, strict=True)
     for preset, (weight, vocab, drums, files) in zip(presets, rows, strict=True):
         store = stores[preset.store]
@@ -55,6 +69,7 @@ def open_presets(
                 f"it has {', '.join(store.splits)}. Build it again: {preset.prepare_command}"
             )
             continue
+        used += [(store, split) for split in sorted(wanted)]
         if preset.train and weight > 0:
             if not sum(store.splits[split] for split in preset.train):
                 problems.append(
@@ -71,6 +86,8 @@ def open_presets(
         )
         _add_sets(validation, preset.validation, replace(scored, max_songs=files))
         _add_sets(test, preset.test, scored)
+    if check_files:
+        problems += file_problems(used)
     if problems:
         raise ValueError("\n".join(problems))
     return RunData(tuple(training), tuple(validation), tuple(test))
@@ -85,6 +102,8 @@ def open_scored_sets(
     excluded: Sequence[str] = (),
 ) -> tuple[ScoredSet, ...]:
     """The sets of presets that are scored apart from training; the other splits need not be there.
+
+    Files of songs are not looked at: scoring names a song that is broken and goes on with the others.
 
     Args:
         names: presets (flag ``-d``) or prepared stores.

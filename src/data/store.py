@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..config.names import unknown_name
+from ..config.names import counted, unknown_name
 from ..notes.note import NOTE_DTYPE, NoteArray
 from .store_audio import ARRAY, CODINGS, each_part, open_stems, read_part
 from .store_format import (
@@ -38,6 +38,7 @@ from .store_format import (
     StoreError,
     count_programs,
     read_array,
+    shown_problems,
     update_digest,
 )
 from .store_writer import StoreWriter
@@ -114,7 +115,8 @@ class Song:
         notes: NoteArray = read_array(path)
         if notes.dtype != NOTE_DTYPE or notes.shape != (self.num_notes,):
             raise StoreError(
-                f"{path}: does not hold {self.num_notes} notes, as the index says; prepare the store again"
+                f"{path}: does not hold {counted(self.num_notes, 'note')}, as the index says; "
+                "prepare the store again"
             )
         return notes
 
@@ -276,7 +278,8 @@ class SongStore:
                             raise StoreError(f"{song.folder / 'song.json'}: the key {key!r} is missing")
                     if len(song.stem_programs) != song.num_stems:
                         raise StoreError(
-                            f"{song.folder / 'song.json'}: does not describe {song.num_stems} stems"
+                            f"{song.folder / 'song.json'}: does not describe "
+                            f"{counted(song.num_stems, 'stem')}"
                         )
                     if digest.hexdigest() != song.meta["sha256"]:
                         raise StoreError(f"{song.folder}: the bytes do not have the hash of song.json")
@@ -305,7 +308,7 @@ def _read_index(path: Path, split: str, facts: Any, problems: list[str]) -> npt.
         return None
     if not isinstance(facts, dict) or facts.get("songs") != len(rows):
         said = facts.get("songs") if isinstance(facts, dict) else facts
-        problems.append(f"index/{split}.npy has {len(rows)} songs, store.json says {said}")
+        problems.append(f"index/{split}.npy has {counted(len(rows), 'song')}, store.json says {said}")
     for name, kind in INDEX_FIELDS[:3]:
         if len(rows) and int(rows[name].astype(kind).min()) < 0:
             problems.append(f"index/{split}.npy has a negative {name}")
@@ -314,9 +317,5 @@ def _read_index(path: Path, split: str, facts: Any, problems: list[str]) -> npt.
 
 def _raise_problems(path: Path, problems: list[str]) -> None:
     if problems:
-        shown = problems[:50]
-        if len(problems) > len(shown):
-            shown.append(f"and {len(problems) - len(shown)} more")
-        raise StoreError(
-            f"{path}: the store has {len(problems)} problem(s); prepare it again:\n  " + "\n  ".join(shown)
-        )
+        shown = "\n  ".join(shown_problems(problems))
+        raise StoreError(f"{path}: the store has {len(problems)} problem(s); prepare it again:\n  {shown}")

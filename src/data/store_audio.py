@@ -105,7 +105,7 @@ def _open_array(path: Path, shape: tuple[int, int]) -> tuple[int, int]:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
         raise StoreError(f"{path}: the file is missing; prepare the store again") from None
-    offset = _data_offset(handle)
+    offset = data_offset(handle)
     if os.fstat(handle).st_size != offset + 2 * shape[0] * shape[1]:
         os.close(handle)
         raise StoreError(
@@ -143,8 +143,8 @@ def _read_flac(path: Path, num_samples: int, low: int, row: StemArray) -> None:
         raise StoreError(f"{path}: the file ends early; prepare the store again")
 
 
-def _data_offset(handle: int) -> int:
-    """Where the samples begin in an ``.npy`` file."""
+def data_offset(handle: int) -> int:
+    """Where the values begin in an ``.npy`` file; -1 for another file."""
     head = os.pread(handle, 12, 0)
     if len(head) < 12 or head[:6] != b"\x93NUMPY":
         return -1

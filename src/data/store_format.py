@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +34,14 @@ SONG_HASHES = "songs"
 
 class StoreError(ValueError):
     """A store that is missing, broken or of another version."""
+
+
+def shown_problems(problems: Sequence[str], most: int = 50) -> list[str]:
+    """The first problems, and how many more there are."""
+    shown = list(problems[:most])
+    if len(problems) > most:
+        shown.append(f"and {len(problems) - most} more")
+    return shown
 
 
 def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> npt.NDArray[Any]:

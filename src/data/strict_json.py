@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from typing import Any
 def read_json_object(path: Path) -> dict[str, Any]:
     """The object in the JSON file ``path``.
 
-    A byte order mark is accepted. NaN and Infinity, duplicate keys, text that is not UTF-8, an empty
-    file and a value that is no object are errors.
+    A byte order mark is accepted. NaN and Infinity, numbers too large for a float, duplicate keys, text that
+    is not UTF-8, an empty file and a value that is no object are errors.
 
     Raises:
         ValueError: names the file and what is wrong with it.
@@ -35,17 +36,26 @@ def read_json(path: Path) -> Any:
     if not text.strip():
         raise ValueError(f"{path}: the file is empty")
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        return json.loads(
+            text, parse_float=_finite, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys
+        )
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path}: not valid JSON, line {error.lineno} column {error.colno}: {error.msg}"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large a number")
+    return value
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

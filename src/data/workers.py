@@ -8,6 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
+from ..config.names import counted
+
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -34,9 +36,9 @@ def cap_workers(
     if total <= cores:
         return num_workers, None
     ranks = (
-        f"{processes_per_node} processes x {num_workers} workers"
+        f"{counted(processes_per_node, 'process', 'processes')} x {counted(num_workers, 'worker')}"
         if processes_per_node > 1
-        else f"{num_workers} workers"
+        else counted(num_workers, "worker")
     )
     if explicit:
         return num_workers, f"{ranks} share {cores} cores; --num-workers was set, so it stays"
@@ -70,7 +72,8 @@ def shared_memory_problem(num_workers: int, prefetch_factor: int, batch_bytes: i
     if needed <= free:
         return None
     return (
-        f"{SHARED_MEMORY} has {free >> 20} MiB left, {num_workers} workers x {prefetch_factor} batches ahead "
+        f"{SHARED_MEMORY} has {free >> 20} MiB left, {counted(num_workers, 'worker')} x "
+        f"{counted(prefetch_factor, 'batch', 'batches')} ahead "
         f"need {needed >> 20} MiB; loaders would die of a bus error. Lower --num-workers or "
         "AMT_PREFETCH_FACTOR, or give the container more shared memory (docker run --shm-size=8g)"
     )

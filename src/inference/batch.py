@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..config.names import counted
 from .batch_index import BatchIndex, Outcome, batch_facts
 from .batch_workers import Work, run_jobs
-from .choices import DEFAULT_CHOICES, DecodingChoices
+from .choices import DEFAULT_CHOICES, DecodingChoices, left_out_text
 from .files import atomic_path, printable, remove_unfinished
 from .find import find_checkpoint
 from .outputs import check_formats, output_path
 from .planning import Job, plan_jobs
-from .predict import dropped
 from .progress_bar import ProgressBar, real_time
 
 REPORT = "report"
@@ -83,7 +83,8 @@ def _run(work: Work, jobs: Sequence[Job], out: Path, index: BatchIndex, facts: M
     earlier = set(outcomes)
     todo = [job for audio, job in by_audio.items() if audio not in outcomes]
     if earlier:
-        print(f"{out}: {len(earlier)} of {len(by_audio)} files were finished before", flush=True)
+        verb = "was" if len(earlier) == 1 else "were"
+        print(f"{out}: {len(earlier)} of {counted(len(by_audio), 'file')} {verb} finished before", flush=True)
     targets = [output_path(job.stem, name) for job in todo for name in work.formats]
     remove_unfinished(targets)
     begun = time.perf_counter()
@@ -95,7 +96,7 @@ def _run(work: Work, jobs: Sequence[Job], out: Path, index: BatchIndex, facts: M
                     outcomes[outcome.audio] = outcome
                     if outcome.ok:
                         index.add(by_audio[outcome.audio], outcome)
-                    _say(outcome)
+                    _say(outcome, constrained=work.choices.constrained)
                     seconds += outcome.duration
                     bar.show(len(outcomes), len(by_audio), seconds)
     finally:
@@ -104,7 +105,8 @@ def _run(work: Work, jobs: Sequence[Job], out: Path, index: BatchIndex, facts: M
     failed = sum(not outcome.ok for outcome in outcomes.values())
     rate = f", {real_time(seconds, time.perf_counter() - begun)}" if seconds else ""
     broken = f", {failed} could not be: see {out / REPORT}.json" if failed else ""
-    print(printable(f"{len(by_audio) - failed} of {len(by_audio)} files transcribed{broken}{rate}"))
+    share = f"{len(by_audio) - failed} of {counted(len(by_audio), 'file')}"
+    print(printable(f"{share} transcribed{broken}{rate}"))
     return 1 if failed else 0
 
 
@@ -122,10 +124,11 @@ def _each_device(names: Sequence[str]) -> list[str]:
     return devices
 
 
-def _say(outcome: Outcome) -> None:
+def _say(outcome: Outcome, *, constrained: bool) -> None:
     if outcome.ok:
-        faults = dropped(outcome.malformed)
-        line = f"{outcome.audio}: {outcome.notes} notes in {outcome.duration:.1f} s{faults}"
+        left_out = left_out_text(outcome.malformed, constrained=constrained)
+        line = f"{outcome.audio}: {counted(outcome.notes, 'note')} in {outcome.duration:.1f} s"
+        line += f", {left_out}" if left_out else ""
     else:
         line = f"{outcome.audio}: not transcribed: {outcome.reason}"
     print(printable(line), file=sys.stdout if outcome.ok else sys.stderr, flush=True)

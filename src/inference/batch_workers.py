@@ -20,6 +20,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..config.names import counted
 from .batch_index import Outcome, output_size
 from .choices import DecodingChoices
 from .files import printable
@@ -193,7 +194,7 @@ def _run_processes(work: Work, jobs: Sequence[Job]) -> Iterator[Outcome]:
                     raise ValueError(value)
                 if kind == "ready":
                     if not told:
-                        print(f"{value}; {len(work.devices)} processes", flush=True)
+                        print(f"{value}; {counted(len(work.devices), 'process', 'processes')}", flush=True)
                     told = True
                 elif kind == "next":
                     _answer(worker, waiting, suspects)

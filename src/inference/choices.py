@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..config.names import counted
 from ..tokenizer import NoteTokenizer
 
 NO_SUBTASK = "none"
@@ -36,6 +37,11 @@ class DecodingChoices:
     min_note_ms: float = 0.0
     """Pitched notes shorter than this are left out; drums have no length and stay."""
 
+    @property
+    def constrained(self) -> bool:
+        """Whether only well-formed sequences are written."""
+        return self.constrain or bool(self.instruments)
+
     def __post_init__(self) -> None:
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"--batch-size must be at least 1, is {self.batch_size}")
@@ -44,6 +50,21 @@ class DecodingChoices:
 
 
 DEFAULT_CHOICES = DecodingChoices()
+
+
+def left_out_text(count: int, total: int = 0, *, constrained: bool = True) -> str:
+    """That tokens of a song made no note, in words; "" for none.
+
+    Args:
+        count: how many.
+        total: of how many; 0 where that is not known.
+        constrained: whether ``--constrain`` held already; else it is the way out.
+    """
+    if not count:
+        return ""
+    what = f"{count:,} of {counted(total, 'token')}" if total else counted(count, "token")
+    hint = "" if constrained else " (--constrain avoids most of that)"
+    return f"{what} made no note and {'was' if count == 1 else 'were'} left out{hint}"
 
 
 def chosen_subtask(tokenizer: NoteTokenizer, name: str | None) -> str | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..config.environment import read_environment
 from ..config.names import nearest
-from ..model.checkpoint_names import CHECKPOINTS, LAST_NAME, find_named, split_exp_id
+from ..model.checkpoint_names import CHECKPOINTS, LAST_NAME, find_named, missing_text, split_exp_id
 
 
 def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: str | None = None) -> Path:
@@ -18,7 +18,8 @@ def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: s
 
     Args:
         spec: the path of a file, or ``exp@checkpoint``, or ``exp`` for its ``last.ckpt``. Slashes in the
-            checkpoint's name also find the file with ``_`` in their place; ``.ckpt`` may be left out.
+            checkpoint's name also find the file with ``_`` in their place; ``.ckpt`` may be left out;
+            ``exp@best`` is the file with the best score.
         log_dir: folder of the runs, ``log_dir/<project>/<exp>/checkpoints/``; default ``AMT_LOG_DIR``.
         project: only this project; ``None`` searches all.
 
@@ -44,12 +45,12 @@ def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: s
         where = ", ".join(run.parent.name for run, _ in found)
         raise ValueError(
             f"{text} is ambiguous: projects {where} all have it; choose one with -p, for example "
-            f"-p {found[0][0].parent.name}"
+            f"-p {found[0][0].parent.name}, or give the path of the file"
         )
     if not found:
         there = sorted(path.name for run in runs for path in (run / CHECKPOINTS).glob("*.ckpt"))
         where = " and ".join(str(run / CHECKPOINTS) for run in runs)
-        raise ValueError(f"no checkpoint {name!r} in {where}; there: {', '.join(there) or 'none'}")
+        raise ValueError(f"{missing_text(name, experiment)}; in {where}: {', '.join(there) or 'none'}")
     return found[0][1]
 
 

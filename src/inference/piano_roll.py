@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..config.names import counted
 from ..notes.note import Note
 from .colours import DRUMS, family_colour, instrument_family
 from .files import atomic_path
@@ -169,7 +170,7 @@ def _legend(figure: Any, notes: Sequence[Note], reference: Sequence[Note] | None
     if DRUMS in families:
         entries.append(Patch(facecolor=family_colour(DRUMS), label=DRUMS))
     if reference is not None:
-        entries.append(Patch(facecolor=_REFERENCE, label=f"Reference ({len(reference)} notes)"))
+        entries.append(Patch(facecolor=_REFERENCE, label=f"Reference ({counted(len(reference), 'note')})"))
     top = 1 - 0.12 / figure.get_figheight()
     figure.text(
         0.012, top, title, ha="left", va="top", fontsize=12, color=_INK, fontweight="bold", parse_math=False

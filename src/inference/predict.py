@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..audio import audio_length
+from ..config.names import counted
 from ..evaluation import note_prf
 from ..notes import read_midi
 from ..notes.note import Note, array_to_notes, notes_to_array
-from .choices import DEFAULT_CHOICES, DecodingChoices
+from .choices import DEFAULT_CHOICES, DecodingChoices, left_out_text
 from .files import PARTS, printable
 from .outputs import WRITERS, check_formats, error_line, head_line, note_line, tail_line, write_outputs
 from .planning import Job, plan_jobs
@@ -86,14 +87,14 @@ def run_predict(
     results = [predict_file(transcriber, job, formats, to_stdout=to_stdout) for job in jobs]
     failed = [result for result in results if not result.ok]
     if len(results) > 1:
-        print(f"{len(results) - len(failed)} of {len(results)} files transcribed", file=talk)
+        print(f"{len(results) - len(failed)} of {counted(len(results), 'file')} transcribed", file=talk)
     return 1 if failed else 0
 
 
 def describe(transcriber: SongTranscriber) -> str:
     """What was loaded, in a line."""
     return (
-        f"{transcriber.source}: {transcriber.num_weights} weights loaded, 0 missing; "
+        f"{transcriber.source}: {counted(transcriber.num_weights, 'weight')} loaded, 0 missing; "
         f"task {_task(transcriber)}, on {transcriber.device}"
     )
 
@@ -146,7 +147,7 @@ def predict_file(
     for message in dict.fromkeys(str(item.message) for item in caught):
         print(printable(f"note: {message}"), file=sys.stderr)
     line = printable(
-        f"{job.audio}: {len(song.notes)} notes in {song.duration:.1f} s, "
+        f"{job.audio}: {counted(len(song.notes), 'note')} in {song.duration:.1f} s, "
         f"{real_time(song.duration, song.elapsed)}{faults(song)}{score} -> {_listing(outputs)}"
     )
     print(line, file=sys.stderr if to_stdout else sys.stdout)
@@ -211,17 +212,13 @@ def _score(reference: list[Note] | None, notes: Sequence[Note]) -> str:
     pitched = note_prf([n for n in reference if not n.is_drum], [n for n in notes if not n.is_drum])
     if not pitched.num_reference:
         return ""
-    return f", onset F1 {pitched.f:.3f} against {pitched.num_reference} reference notes"
+    return f", onset F1 {pitched.f:.3f} against {counted(pitched.num_reference, 'reference note')}"
 
 
 def faults(song: Transcription) -> str:
-    """How many malformed tokens of a song were dropped, in words; "" for none."""
-    return dropped(sum(song.errors.values()))
-
-
-def dropped(count: int) -> str:
-    """How many malformed tokens were dropped, in words; "" for none."""
-    return f", {count} malformed token{'s' if count > 1 else ''} dropped" if count else ""
+    """How many tokens of a song made no note, as the rest of a line; "" for none."""
+    text = left_out_text(sum(song.errors.values()), song.num_tokens, constrained=song.constrained)
+    return f", {text}" if text else ""
 
 
 def _listing(outputs: Sequence[Path]) -> str:

@@ -51,6 +51,8 @@ class Stitcher:
         self.evidence = evidence
         self._margin, self._shortest = margin, shortest
         self._decoder = tokenizer.song_decoder(start_from_ties)
+        self.num_tokens = 0
+        """Of all windows so far."""
         self._next = 0
         self._held: list[NoteRow] = []
         self._sung: list[Note] = []
@@ -73,6 +75,7 @@ class Stitcher:
         """
         number = self._next
         self._next += 1
+        self.num_tokens += sum(map(len, rows))
         self._decoder.read_window(rows, self._starts[number], self._region(number))
         if self.is_complete:
             self._decoder.finish()

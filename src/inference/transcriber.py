@@ -52,6 +52,10 @@ class Transcription:
     """Length of the sound in seconds."""
     errors: Counter[str] = field(default_factory=Counter)
     """Token sequences that were not well formed, by kind; those parts were dropped."""
+    num_tokens: int = 0
+    """Tokens that were written for it, those included that end a window."""
+    constrained: bool = False
+    """Whether only well-formed sequences could be written."""
     num_windows: int = 0
     elapsed: float = 0.0
     """Seconds it took."""
@@ -103,7 +107,7 @@ class SongTranscriber:
         self.pitch_check = inference.pitch_check
         self.subtask = chosen_subtask(tokenizer, choices.subtask)
         self.precision = resolve_precision(choices.precision, self.device)
-        self._constrained = choices.constrain or bool(choices.instruments)
+        self._constrained = choices.constrained
         self._programs = find_instruments(tokenizer, choices.instruments) if choices.instruments else None
         self._start_from_ties = choices.start_from_ties
         self.min_note_ms = choices.min_note_ms
@@ -250,6 +254,8 @@ class SongTranscriber:
             notes=sorted(song.notes),
             duration=song.stitcher.duration,
             errors=song.stitcher.errors,
+            num_tokens=song.stitcher.num_tokens,
+            constrained=self._constrained,
             num_windows=song.windows.num_windows,
             elapsed=time.perf_counter() - song.opened,
             class_names=self.class_names,

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ..config import Experiment
+from ..config.names import counted
 from .checkpoint_file import experiment_of, model_weights, read_checkpoint
 from .checkpoint_header import CALLBACK_KEY, diagnose_file, parse_ranking, read_header
 from .importing.convert import describe
@@ -86,7 +87,7 @@ def _foreign(foreign: ForeignCheckpoint) -> list[Line]:
     ]
     lines += [("assumed", sentence) for sentence in assumed]
     if foreign.dropped:
-        lines.append(("left out", f"{len(foreign.dropped)} kernels of the pitch shifter"))
+        lines.append(("left out", f"{counted(len(foreign.dropped), 'kernel')} of the pitch shifter"))
     return lines
 
 
@@ -103,7 +104,7 @@ def _model_lines(experiment: Experiment, weights: Mapping[str, Tensor]) -> list[
     return [
         ("task", f"{experiment.task}, sequences up to {experiment.event_length} tokens"),
         ("model", parts),
-        ("weights", f"{len(weights)} tensors, {numbers / 1e6:.2f} million numbers"),
+        ("weights", f"{counted(len(weights), 'tensor')}, {numbers / 1e6:.2f} million numbers"),
         (
             "hears",
             f"{audio.codec}, hop {audio.hop_length}, segments of {audio.segment_samples} samples "

@@ -1,5 +1,6 @@
 """What ``exp@checkpoint`` means: the two parts, and the file a checkpoint's name stands for.
 
+``exp@last`` is the newest state of a run and ``exp@best`` the file with the best score of its validations.
 Standard library only.
 """
 
@@ -9,11 +10,14 @@ import os
 from pathlib import Path
 
 from ..config.names import named_path
+from .checkpoint_header import read_header
 
 CHECKPOINTS = "checkpoints"
 """Folder of a run that holds its checkpoint files."""
 LAST_NAME = "last.ckpt"
 """The newest state of a run."""
+BEST = "best"
+"""Name for the file with the best score, whatever its own name."""
 _PATH_STARTS = ("/", "./", "../", "~")
 _LONGEST_NAME = 255
 
@@ -36,7 +40,8 @@ def split_exp_id(text: str) -> tuple[str, str | None]:
         experiment, checkpoint = text[:cut], text[cut + 1 :]
         if not checkpoint:
             raise ValueError(
-                f"{text!r} names no checkpoint after '@': write {experiment}@last or {experiment}"
+                f"{text!r} names no checkpoint after '@': write {experiment}@last, {experiment}@{BEST} or "
+                f"{experiment}"
             )
     check_folder_name("exp_id", experiment)
     return experiment, checkpoint
@@ -68,6 +73,7 @@ def find_named(folder: Path, name: str) -> Path | None:
 
     ``.ckpt`` may be left out, ``/`` may stand where the file has ``_``, a name that begins like a path is
     one, and so is one with ``/`` in it that is found from the run's folder or from the working folder.
+    ``best`` is the best file there is, unless a file has that name.
     """
     if name.startswith(_PATH_STARTS):
         bases = [named_path(name)]
@@ -76,4 +82,27 @@ def find_named(folder: Path, name: str) -> Path | None:
         if "/" in name:
             bases += [folder.parent / name, Path(name)]
     candidates = [path for base in bases for path in (base, Path(f"{base}.ckpt"))]
-    return next((path for path in candidates if path.is_file()), None)
+    found = next((path for path in candidates if path.is_file()), None)
+    return _best_file(folder) if found is None and _means_best(name) else found
+
+
+def missing_text(name: str, exp_id: str) -> str:
+    """How an error begins that a run has no file ``name``; of ``best`` also why, and the way out."""
+    if not _means_best(name):
+        return f"no checkpoint {name!r} of {exp_id}"
+    return (
+        f"{exp_id} has no {BEST} checkpoint yet: the first validation with a score makes one (-vit says "
+        f"when, --save-top-k 0 keeps none); {exp_id}@last is its newest state"
+    )
+
+
+def _means_best(name: str) -> bool:
+    return name in (BEST, f"{BEST}.ckpt")
+
+
+def _best_file(folder: Path) -> Path | None:
+    """The first file of the ranking in ``last.ckpt`` that is still there."""
+    newest = read_header(folder / LAST_NAME)
+    names = () if newest is None else newest.ranking
+    ranked = (folder / name for name in names if Path(name).name == name)
+    return next((path for path in ranked if path.is_file()), None)

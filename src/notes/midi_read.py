@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ..config.names import counted
 from .cleaning import MINIMUM_SECONDS, clean_notes
 from .midi_file import MidiFile, MidiTrack, parse_midi
 from .note import CHORUS_PROGRAM, DRUM_PROGRAM, NOTE_DTYPE, SINGING_PROGRAM, Note, array_to_notes
@@ -201,7 +202,7 @@ def _collect_notes(
                         last[note] = tick
                 state.held = {}
     if bad_pitches:
-        file.problems.append(f"{bad_pitches} notes with a pitch above 127")
+        file.problems.append(f"{counted(bad_pitches, 'note')} with a pitch above 127")
     return _end_open_notes(file, states, rows, first, last, source)
 
 
@@ -216,7 +217,7 @@ def _end_open_notes(
     """End open notes with their track; those that start where it ends are left out."""
     never_released = sum(len(notes) for state in states.values() for notes in state.sounding.values())
     if never_released:
-        file.problems.append(f"{never_released} notes without note-off, ended with their track")
+        file.problems.append(f"{counted(never_released, 'note')} without note-off, ended with their track")
     open_notes = [note for note, tick in enumerate(last) if tick < 0]
     for note in open_notes:
         last[note] = file.tracks[source[note]].end_tick

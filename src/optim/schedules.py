@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from ..config.names import unknown_name
+from ..config.names import counted, unknown_name
 
 FLOOR_SHARE = 0.1
 """Share of the base rate that replaces an end rate above the base rate."""
@@ -263,8 +263,8 @@ def build_scheduler(
         warmup_steps = 0
     if warmup_steps and total_steps is not None and warmup_steps >= total_steps:
         notices.append(
-            f"the warm-up of {warmup_steps} steps (AMT_WARMUP_STEPS) is not shorter than the run of "
-            f"{total_steps}: the rate rises all the time"
+            f"the warm-up of {counted(warmup_steps, 'step')} (AMT_WARMUP_STEPS) is not shorter than the run "
+            f"of {total_steps}: the rate rises all the time"
         )
     if kind.base is not None and base != kind.base:
         notices.append(f"-s {name} has the base rate {kind.base:g}, whatever -lr and the optimizer say")

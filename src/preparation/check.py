@@ -133,7 +133,7 @@ def splits_of_presets(
     Raises:
         ValueError: for unknown names, and stores that are missing or broken.
     """
-    data = open_presets(names, data_home, excluded=excluded)
+    data = open_presets(names, data_home, excluded=excluded, check_files=False)
     splits = {
         (item.store.path, split): CheckedSplit(item.store, split, "train")
         for item in data.training

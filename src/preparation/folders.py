@@ -38,6 +38,17 @@ def each_folder(source: Path, report: BuildReport) -> Iterator[tuple[Path, list[
         yield Path(folder), paths
 
 
+def existing_file(folder: Path, written: str) -> Path | None:
+    """The file of a path that somebody wrote down, relative to ``folder``.
+
+    Where there is none of that name, one is taken whose path was written on Windows, or whose letters are
+    composed otherwise.
+    """
+    spellings = [written, written.replace("\\", "/")]
+    spellings += [unicodedata.normalize(form, spellings[1]) for form in ("NFC", "NFD")]
+    return next((path for path in (folder / spelling for spelling in spellings) if path.is_file()), None)
+
+
 def name_below(source: Path, path: Path) -> str:
     """A path below ``source`` as a name: ``/`` between folders, NFC, bytes that are no UTF-8 replaced."""
     return readable(path.relative_to(source).as_posix())

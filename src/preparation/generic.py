@@ -11,9 +11,11 @@ from .folders import each_folder, name_below, readable
 from .song_files import MIDI_SUFFIXES, SongFiles, StemFile, read_song
 from .stem_names import programs_of_name
 from .write import (
+    DEFAULTS,
     OwnSong,
     PreparationReport,
     Shares,
+    StoreSettings,
     check_name,
     check_program,
     fit_notes,
@@ -22,7 +24,16 @@ from .write import (
     write_songs,
 )
 
-__all__ = ["PreparationReport", "find_pairs", "fit_notes", "prepare_folder", "seed_for", "split_of"]
+__all__ = [
+    "PreparationReport",
+    "Shares",
+    "StoreSettings",
+    "find_pairs",
+    "fit_notes",
+    "prepare_folder",
+    "seed_for",
+    "split_of",
+]
 
 
 @dataclass(frozen=True)
@@ -39,19 +50,13 @@ def prepare_folder(
     source: Path,
     out: Path,
     name: str,
+    settings: StoreSettings = DEFAULTS,
     *,
-    validation_share: float = 0.1,
-    test_share: float = 0.1,
-    seed: int = 0,
     licence: str = "",
     octave_unknown: bool = False,
     stems: bool = False,
     program: int | None = None,
     label_shift_ms: float = 0.0,
-    overwrite: bool = False,
-    progress: bool = True,
-    sample_rate: int = 16000,
-    processes: int | None = None,
 ) -> PreparationReport:
     """Make the store ``out`` from the audio and MIDI files in ``source`` and all folders below it.
 
@@ -65,19 +70,12 @@ def prepare_folder(
         source: folder to read.
         out: folder of the store to write.
         name: name of the data set.
-        validation_share: probability of a song to go to ``validation``; a hash of the name decides, so a
-            song stays in its split when others come or go.
-        test_share: the same for ``test``.
-        seed: another seed, another split.
+        settings: of splits, reading and writing.
         licence: of the recordings, noted in the store.
         octave_unknown: the absolute octave of the notes is not reliable.
         stems: the audio files of a folder are the stems of one song.
         program: that of all pitched notes, whatever the files say; 128 makes all notes drums.
         label_shift_ms: added to the times of all notes.
-        overwrite: replace a store that is there.
-        progress: show a bar and the final table.
-        sample_rate: of the store.
-        processes: that read; by default one per core, 16 at most, where there are songs enough.
 
     Raises:
         ValueError: when there is no folder, no pair, or nothing in it can be read.
@@ -87,7 +85,6 @@ def prepare_folder(
         raise ValueError(f"{source}: is no folder")
     check_name(name)
     check_program(program)
-    shares = Shares(validation_share, test_share, seed)
     report = PreparationReport()
     if stems:
         songs = find_stem_songs(source, report)
@@ -110,19 +107,8 @@ def prepare_folder(
     for key, song in songs.items():
         meta = {"source": key, "licence": licence, "octave_unknown": octave_unknown}
         files = SongFiles(song.stems, song.notes, program, label_shift_ms, meta=meta)
-        own[key] = OwnSong(shares.split_of(key), partial(read_song, files), files.files)
-    write_songs(
-        source,
-        out,
-        name,
-        own,
-        report,
-        shares,
-        overwrite=overwrite,
-        sample_rate=sample_rate,
-        processes=processes,
-        progress=progress,
-    )
+        own[key] = OwnSong(settings.shares.split_of(key), partial(read_song, files), files.files)
+    write_songs(source, out, name, own, report, settings)
     return report
 
 

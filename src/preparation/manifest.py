@@ -13,18 +13,12 @@ from typing import Any
 
 from ..config.names import nearest
 from ..data.songs import UNKNOWN_INSTRUMENTS
+from ..data.store_format import shown_problems
 from ..data.strict_json import read_json
 from .manifest_row import Row
 from .note_lists import notes_from_rows
 from .song_files import SongFiles, StemFile, read_song
-from .write import (
-    SPLITS,
-    OwnSong,
-    PreparationReport,
-    Shares,
-    check_name,
-    write_songs,
-)
+from .write import DEFAULTS, SPLITS, OwnSong, PreparationReport, StoreSettings, check_name, write_songs
 
 COLUMNS = {
     "id": "name of the song; by default that of its sound",
@@ -91,10 +85,8 @@ def read_manifest(path: Path) -> dict[str, ManifestSong]:
     if not rows and not problems:
         problems.append("holds no song")
     if problems:
-        shown = problems[:SHOWN_PROBLEMS]
-        if len(problems) > len(shown):
-            shown.append(f"and {len(problems) - len(shown)} more")
-        raise ValueError(f"{path}: {len(problems)} problem(s):\n  " + "\n  ".join(shown))
+        shown = "\n  ".join(shown_problems(problems, SHOWN_PROBLEMS))
+        raise ValueError(f"{path}: {len(problems)} problem(s):\n  {shown}")
     return songs
 
 
@@ -102,14 +94,7 @@ def prepare_manifest(
     manifest: Path,
     out: Path,
     name: str,
-    *,
-    validation_share: float = 0.1,
-    test_share: float = 0.1,
-    seed: int = 0,
-    overwrite: bool = False,
-    progress: bool = True,
-    sample_rate: int = 16000,
-    processes: int | None = None,
+    settings: StoreSettings = DEFAULTS,
 ) -> PreparationReport:
     """Make the store ``out`` from the songs of a manifest (:func:`read_manifest`).
 
@@ -120,25 +105,15 @@ def prepare_manifest(
         ValueError: for every problem of the manifest at once, or when no song can be read.
     """
     check_name(name)
-    shares = Shares(validation_share, test_share, seed)
+    shares = settings.shares
     songs = read_manifest(Path(manifest))
     own = {
         key: OwnSong(song.split or shares.split_of(key), partial(read_song, song.files), song.files.files)
         for key, song in songs.items()
     }
     report = PreparationReport()
-    write_songs(
-        manifest,
-        out,
-        name,
-        own,
-        report,
-        None if any(song.split for song in songs.values()) else shares,
-        overwrite=overwrite,
-        sample_rate=sample_rate,
-        processes=processes,
-        progress=progress,
-    )
+    dealt_out = not any(song.split for song in songs.values())
+    write_songs(manifest, out, name, own, report, settings, dealt_out=dealt_out)
     return report
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..notes.note import DRUM_PROGRAM
+from .folders import existing_file
 
 _TRUTH = {
     "": False,
@@ -79,20 +79,12 @@ class Row:
         return tuple(found)
 
     def file(self, key: str, value: Any) -> Path | None:
-        """An existing file; relative paths start at the manifest.
-
-        Where there is none of that name, one is taken whose path was written on Windows, or whose letters are
-        composed otherwise.
-        """
+        """An existing file (:func:`.folders.existing_file`); relative paths start at the manifest."""
         if not isinstance(value, str):
             self.wrong(f"{key} is {value!r}, not a path")
             return None
         value = value.strip()
-        spellings = [value, value.replace("\\", "/")]
-        spellings += [unicodedata.normalize(form, spellings[1]) for form in ("NFC", "NFD")]
-        for spelling in spellings:
-            path: Path = self.folder / spelling
-            if path.is_file():
-                return path
-        self.wrong(f"{key} {self.folder / value} is missing")
-        return None
+        path = existing_file(self.folder, value)
+        if path is None:
+            self.wrong(f"{key} {self.folder / value} is missing")
+        return path

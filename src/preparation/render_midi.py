@@ -18,13 +18,21 @@ from ..notes.note import NoteArray
 from .folders import each_folder, name_below
 from .plan import LoadedSong
 from .song_files import MIDI_SUFFIXES, read_notes
-from .write import OwnSong, PreparationReport, Shares, check_name, check_program, write_songs
+from .write import (
+    DEFAULTS,
+    SAMPLE_RATE,
+    OwnSong,
+    PreparationReport,
+    StoreSettings,
+    check_name,
+    check_program,
+    write_songs,
+)
 
 Play = Callable[[NoteArray, int], tuple[list[npt.NDArray[np.float64]], list[int], NoteArray]]
 """Plays the notes of a song: (notes, seed) to the sound (samples,) of each program at 16 kHz, the programs,
 and the notes as they are heard."""
 
-SAMPLE_RATE = 16000
 MAX_SECONDS = 1800.0
 """Longer songs are refused: a damaged file may claim days."""
 _PEAK = 0.95
@@ -44,15 +52,10 @@ def prepare_midi(
     out: Path,
     name: str,
     play: Play,
+    settings: StoreSettings = DEFAULTS,
     *,
-    validation_share: float = 0.1,
-    test_share: float = 0.1,
-    seed: int = 0,
     program: int | None = None,
     licence: str = "",
-    overwrite: bool = False,
-    progress: bool = True,
-    processes: int | None = None,
 ) -> PreparationReport:
     """Make the store ``out`` from the MIDI files in ``source`` and all folders below it.
 
@@ -64,24 +67,22 @@ def prepare_midi(
         out: folder of the store to write.
         name: name of the data set.
         play: who plays, such as ``amt.quickstart.instruments.play``; a function of a module.
-        validation_share: probability of a song to go to ``validation``; a hash of its name decides.
-        test_share: the same for ``test``.
-        seed: another seed, another split and other singers.
+        settings: of splits, playing and writing. Another seed of the shares is another split and other
+            singers.
         program: that of all pitched notes, whatever the files say; 128 makes all notes drums.
         licence: of the songs, noted in the store.
-        overwrite: replace a store that is there.
-        progress: show a bar and the final table.
-        processes: that play; by default one per core, 16 at most, where there are songs enough.
 
     Raises:
-        ValueError: when there is no folder, no MIDI file, or none that can be read.
+        ValueError: when there is no folder, no MIDI file, or none that can be read, or for a sample rate at
+            which nobody plays.
     """
     source = Path(source)
     if not source.is_dir():
         raise ValueError(f"{source}: is no folder")
     check_name(name)
     check_program(program)
-    shares = Shares(validation_share, test_share, seed)
+    if settings.sample_rate != SAMPLE_RATE:
+        raise ValueError(f"instruments play at {SAMPLE_RATE} Hz, not at {settings.sample_rate} Hz")
     report = PreparationReport()
     found: dict[str, Path] = {}
     for _, paths in each_folder(source, report):
@@ -93,20 +94,9 @@ def prepare_midi(
         raise ValueError(f"{source}: no MIDI file found (.mid, .midi)")
     own = {}
     for key, path in found.items():
-        load = partial(_play_file, play, _File(path, key, program, seed, licence))
-        own[key] = OwnSong(shares.split_of(key), load, (path,))
-    write_songs(
-        source,
-        out,
-        name,
-        own,
-        report,
-        shares,
-        overwrite=overwrite,
-        sample_rate=SAMPLE_RATE,
-        processes=processes,
-        progress=progress,
-    )
+        load = partial(_play_file, play, _File(path, key, program, settings.shares.seed, licence))
+        own[key] = OwnSong(settings.shares.split_of(key), load, (path,))
+    write_songs(source, out, name, own, report, settings)
     return report
 
 

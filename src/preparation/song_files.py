@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..audio import read_audio
-from ..config.names import listing
+from ..config.names import counted, listing
 from ..config.vocabularies import program_name
 from ..data.songs import UNKNOWN_INSTRUMENTS
 from ..data.store import StemArray
@@ -88,10 +88,13 @@ def read_song(song: SongFiles, sample_rate: int = 16000) -> LoadedSong:
     if dropped:
         where = song.notes if isinstance(song.notes, Path) else first
         warnings.warn(
-            f"{where}: {dropped} notes start after the end of {first.name} and are dropped", stacklevel=2
+            f"{where}: {counted(dropped, 'note')} dropped that would start after the end of {first.name}",
+            stacklevel=2,
         )
     if before:
-        warnings.warn(f"{first}: {before} notes end before 0 s when shifted and are dropped", stacklevel=2)
+        warnings.warn(
+            f"{first}: {counted(before, 'note')} dropped that would end before 0 s when shifted", stacklevel=2
+        )
     unannotated = heard if song.unannotated is None else list(song.unannotated)
     meta = {**song.meta, "unannotated": unannotated}
     counts = +Counter({NOTES_DROPPED: dropped, NOTES_CUT: cut})

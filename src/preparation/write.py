@@ -18,6 +18,8 @@ from .building import BuildReport, NoSongError, build_store, print_outcome
 from .plan import LoadedSong, SongPlan
 
 SPLITS = ("train", "validation", "test")
+SAMPLE_RATE = 16000
+"""Of a store, where nothing else is said."""
 
 
 @dataclass
@@ -53,6 +55,27 @@ class Shares:
     def split_of(self, name: str) -> str:
         """Split of a song; a hash of its name decides."""
         return split_of(name, self.seed, self.validation, self.test)
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """How songs of one's own are dealt out, read and written."""
+
+    shares: Shares = Shares()
+    """A hash of its name decides on the split of a song, so a song stays there when others come or go."""
+    flac: bool = False
+    """Store FLAC instead of arrays of 16 bits."""
+    overwrite: bool = False
+    """Replace a store that is there."""
+    sample_rate: int = SAMPLE_RATE
+    """Of the store."""
+    processes: int | None = None
+    """That read; None: one per core, 16 at most, where there are songs enough."""
+    progress: bool = True
+    """Show a bar and the final table."""
+
+
+DEFAULTS = StoreSettings()
 
 
 def split_of(name: str, seed: int, validation_share: float, test_share: float) -> str:
@@ -116,12 +139,9 @@ def write_songs(
     name: str,
     songs: Mapping[str, OwnSong],
     report: PreparationReport,
-    shares: Shares | None,
+    settings: StoreSettings,
     *,
-    overwrite: bool = False,
-    sample_rate: int = 16000,
-    processes: int | None = None,
-    progress: bool = True,
+    dealt_out: bool = True,
 ) -> None:
     """Make the store ``out`` of the songs; those that cannot be read are named in the report and left out.
 
@@ -131,11 +151,8 @@ def write_songs(
         name: of the data set.
         songs: in the order of the store, by the name that messages call them.
         report: takes what became of them.
-        shares: how they were dealt out; None where the source says each song's split.
-        overwrite: replace a store that is there.
-        sample_rate: of the store.
-        processes: that read; by default one per core where there are songs enough.
-        progress: show a bar and the report.
+        settings: of reading and writing.
+        dealt_out: whether the shares of the settings decided on the splits, not the source.
 
     Raises:
         ValueError: when none can be read, or the store exists and is not to be overwritten.
@@ -152,11 +169,12 @@ def write_songs(
             plans,
             report=report,
             splits=SPLITS,
-            processes=processes,
-            overwrite=overwrite,
+            processes=settings.processes,
+            flac=settings.flac,
+            overwrite=settings.overwrite,
             skip_broken=True,
-            console=Console(stderr=True, quiet=not progress),
-            sample_rate=sample_rate,
+            console=Console(stderr=True, quiet=not settings.progress),
+            sample_rate=settings.sample_rate,
         )
     except NoSongError as error:
         raise NoSongError(f"{source}: {str(error).removeprefix(f'{name}: ')}") from None
@@ -164,10 +182,10 @@ def write_songs(
     store = SongStore.open(out)
     for split in report.splits:
         rows = store.index(split)
-        report.seconds[split] = float(rows["num_samples"].sum() / sample_rate)
+        report.seconds[split] = float(rows["num_samples"].sum() / settings.sample_rate)
         report.notes[split] = int(rows["num_notes"].sum())
-    if progress:
-        print_report(report, list(songs), shares)
+    if settings.progress:
+        print_report(report, list(songs), settings.shares if dealt_out else None)
 
 
 def song_ids(names: Sequence[str]) -> dict[str, str]:

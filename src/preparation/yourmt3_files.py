@@ -15,6 +15,7 @@ import numpy as np
 
 from ..config.presets import SINGLE_PRESETS
 from ..data.strict_json import read_json_object
+from .folders import existing_file
 
 INDEX_FOLDER = "yourmt3_indexes"
 FOLDER_ENDING = "_yourmt3_16k"
@@ -133,11 +134,11 @@ def read_index(file: Path, source: Path, problems: dict[str, str]) -> list[Index
         paths: dict[str, Path | None] = {}
         wrong = [] if entry.get("stem_file") or entry.get("mix_audio_file") else ["no sound file"]
         for name in ("stem_file", "mix_audio_file", "notes_file"):
-            paths[name] = _place(str(entry[name]), source) if entry.get(name) else None
-            path = paths[name]
+            where = _below_source(str(entry[name])) if entry.get(name) else ""
+            paths[name] = existing_file(source, where) if where else None
             optional = name == "mix_audio_file" and entry.get("stem_file")
-            if path is not None and not path.is_file() and not optional:
-                wrong.append(f"{name} {path} is missing")
+            if where and paths[name] is None and not optional:
+                wrong.append(f"{name} {source / where} is missing")
         length = entry.get("n_frames", 0)
         if not isinstance(length, int) or isinstance(length, bool) or length < 0:
             wrong.append(f"n_frames is {length!r}")
@@ -162,10 +163,8 @@ def listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]
 
 
-def _place(text: str, source: Path) -> Path:
-    """A path of an index, which is relative to some other folder, inside ``source``."""
+def _below_source(text: str) -> str:
+    """A path of an index, which is relative to some other folder, from the folder of its data set on."""
     parts = PurePosixPath(text.replace("\\", "/")).parts
-    for number, part in enumerate(parts):
-        if part.endswith(FOLDER_ENDING):
-            return source.joinpath(*parts[number:])
-    return source.joinpath(*parts)
+    first = next((number for number, part in enumerate(parts) if part.endswith(FOLDER_ENDING)), 0)
+    return str(PurePosixPath(*parts[first:]))

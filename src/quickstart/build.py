@@ -17,6 +17,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..config.names import counted
 from ..data.store import StoreWriter
 from ..notes.note import DRUM_PROGRAM, NOTE_DTYPE, SINGING_PROGRAM, NoteArray
 from . import bands, mixes, singers, songs, voices
@@ -136,7 +137,7 @@ class _Reporter:
         elif self.enabled and (now - self.said > 5 or done == self.total):
             self.said = now
             left = (now - self.begun) / done * (self.total - done)
-            self.say(f"quickstart: {done} of {self.total} songs, {left:.0f} s left")
+            self.say(f"quickstart: {done} of {counted(self.total, 'song')}, {left:.0f} s left")
 
     def stop(self) -> None:
         if self.bar is not None:
@@ -220,5 +221,6 @@ def build_quickstart(
             pool.shutdown(cancel_futures=True)
     total = sum(plan.performance.seconds for plan in plans) / 60
     reporter.say(
-        f"quickstart: {len(plans)} songs, {total:.1f} minutes, made in {time.monotonic() - begun:.0f} s"
+        f"quickstart: {counted(len(plans), 'song')}, {total:.1f} minutes, "
+        f"made in {time.monotonic() - begun:.0f} s"
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..config.names import counted
 from ..reports.charts import Series, line_chart, smooth
 from ..reports.page import Example, facts_table, score_card, score_text, song_section, spread_text, write_page
 from .scoring import SplitScore
@@ -74,7 +75,7 @@ def _headline(scores: Mapping[str, Mapping[str, SplitScore]]) -> str:
         score_card(
             score.onset_f,
             f"voice onset F1, {_heading(split).lower()}",
-            f"{score.num_songs} songs, {score.num_notes} notes, synthetic",
+            f"{counted(score.num_songs, 'song')}, {counted(score.num_notes, 'note')}, synthetic",
         )
         for split, score in next(iter(scores.values()), {}).items()
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..config.names import counted
 from ..data.store import SongStore
 from ..inference.files import atomic_path
 from ..inference.piano_roll import draw_piano_roll
@@ -68,7 +69,7 @@ def score_systems(
     untrained = untrained_transcriber(trained.experiment, seed=trained.experiment.seed, device="cpu")
     scores: dict[str, dict[str, SplitScore]] = {"trained": {}, "untrained": {}, "random": {}}
     for split in TEST_SPLITS:
-        say(f"scoring {split}: {store.splits[split]} songs")
+        say(f"scoring {split}: {counted(store.splits[split], 'song')}")
         scores["trained"][split] = score_split(trained, store, split)
         scores["untrained"][split] = score_split(untrained, store, split)
         scores["random"][split] = score_random(store, split)
@@ -113,7 +114,7 @@ def print_table(scores: dict[str, dict[str, SplitScore]], say: Callable[[str], N
     say("voice onset F1 (50 ms, 50 cents), held-out tunes, synthetic data")
     for split in TEST_SPLITS:
         first = scores["trained"][split]
-        say(f"  {split}: {first.num_songs} songs, {first.num_notes} notes")
+        say(f"  {split}: {counted(first.num_songs, 'song')}, {counted(first.num_notes, 'note')}")
         for system, row in scores.items():
             score = row[split]
             low, high = score.interval
@@ -143,7 +144,7 @@ def run_quickstart(
     started = time.monotonic()
     store = ensure_data(paths.data_home, say)
     note = data_note(store)
-    say(f"data: {sum(store.splits.values())} songs; {note}")
+    say(f"data: {counted(sum(store.splits.values()), 'song')}; {note}")
     status = train()
     if status != 0:
         return status

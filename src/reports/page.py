@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ..config.names import counted
 from ..inference.files import atomic_path
 from ..inference.piano_roll import draw_piano_roll
 from ..inference.render import render_notes
@@ -133,7 +134,7 @@ def song_section(item: Example) -> str:
     return (
         f'<section class="song"><h3>{title}</h3>'
         f'<p class="quiet">onset F1 {score_text(item.onset_f)}{offset}; '
-        f"{len(item.estimate)} notes found, {len(item.reference)} in the reference{remark}</p>"
+        f"{counted(len(item.estimate), 'note')} found, {len(item.reference):,} in the reference{remark}</p>"
         f'<img alt="Piano roll of {title}" src="data:image/png;base64,{image}">'
         f'<div class="players">{players}</div></section>'
     )

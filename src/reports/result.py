@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..config.names import counted
 from ..data.strict_json import read_json_object
 from ..evaluation import Metric, NoteErrors, PairedDifference, SongScores, add_errors
 from ..evaluation import compare_songs as compare_scores
@@ -258,10 +259,14 @@ def compare_results(a: StoredResult, b: StoredResult) -> Comparison:
     remarks = []
     alone = len(set(a.scores) ^ set(b.scores))
     if alone:
-        remarks.append(f"{alone} songs were scored by one of the two only and are left out")
+        verbs = ("was", "is") if alone == 1 else ("were", "are")
+        remarks.append(
+            f"{counted(alone, 'song')} {verbs[0]} scored by one of the two only and {verbs[1]} left out"
+        )
     other = [song[1] for song in both if a.audio[song] != b.audio[song]]
     if other:
-        remarks.append(f"the audio of {len(other)} songs differs between the two ({', '.join(other[:5])})")
+        songs = counted(len(other), "song")
+        remarks.append(f"the audio of {songs} differs between the two ({', '.join(other[:5])})")
     for name in sorted({place[0] for place in both}):
         if a.labels.get(name) != b.labels.get(name):
             remarks.append(f"the two were scored on different notes or songs of {name}")

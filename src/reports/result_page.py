@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..config.names import counted
 from ..evaluation import NoteErrors, Tolerances
 from ..evaluation.errors import KINDS, OTHER_CLASS
 from ..evaluation.matching import FloatArray
@@ -74,8 +75,8 @@ def _alone(notes: NoteArray, others: NoteArray) -> FloatArray:
 def _summary(result: TestResult) -> str:
     seconds = sum(song.seconds for song in result.songs)
     return (
-        f"{len(result.songs)} songs of {len(result.sets)} set{'s' if len(result.sets) > 1 else ''}, "
-        f"{sum(song.num_notes for song in result.songs):,} notes, {seconds / 60:.1f} minutes. "
+        f"{counted(len(result.songs), 'song')} of {counted(len(result.sets), 'set')}, "
+        f"{counted(sum(song.num_notes for song in result.songs), 'note')}, {seconds / 60:.1f} minutes. "
         f"Task {result.conventions['task']}, split {result.conventions['split']}."
     )
 
@@ -85,11 +86,11 @@ def _card(result: TestResult, item: SetResult) -> str:
     name = "onset F1"
     if metric is None:  # a set of drums only
         metric, name = result.metrics.get(f"{PREFIX}({item.name})onset_f_drum"), "drum onset F1"
-    spread = "" if metric is None else f"{100 * metric.low:.1f} to {100 * metric.high:.1f} %, "
-    songs = len(result.songs_of(item.name))
-    return score_card(
-        math.nan if metric is None else metric.value, f"{name}, {item.name}", f"{spread}{songs} songs"
-    )
+    spread = ""
+    if metric is not None and metric.num_songs > 1:
+        spread = f"{100 * metric.low:.1f} to {100 * metric.high:.1f} %, "
+    songs = counted(len(result.songs_of(item.name)), "song")
+    return score_card(math.nan if metric is None else metric.value, f"{name}, {item.name}", spread + songs)
 
 
 def _score_table(result: TestResult) -> str:
@@ -114,7 +115,8 @@ def _score_cell(result: TestResult, mean: str, pooled: str) -> str:
         return "<td>–</td>"
     micro = result.metrics.get(f"{PREFIX}{pooled}")
     more = "" if micro is None else f' <span class="quiet">({score_text(micro.value)})</span>'
-    return f"<td>{score_text(metric.value)}{more}{spread_text(metric.low, metric.high)}</td>"
+    spread = spread_text(metric.low, metric.high) if metric.num_songs > 1 else ""
+    return f"<td>{score_text(metric.value)}{more}{spread}</td>"
 
 
 def _set_section(result: TestResult, item: SetResult, tolerance: float) -> str:

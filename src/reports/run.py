@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
+from ..config.names import counted
 from ..data.scored import Reference, ScoredSet, reference_of
 from ..data.songs import TaskView
 from ..evaluation import (
@@ -143,7 +144,8 @@ def run_test(
         if failures:
             first = failures[0]
             raise ValueError(
-                f"not one of {len(failures)} songs could be scored; {first.song_id}: {first.reason}"
+                f"not one of {counted(len(failures), 'song')} could be scored; {first.song_id}: "
+                f"{first.reason}"
             )
         raise ValueError(f"no song to score in {', '.join(item.name for item in sets)}")
     metrics = metric_table(

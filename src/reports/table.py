@@ -9,13 +9,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ..config.names import counted
 from ..evaluation import HEADLINE_KEYS, Metric, NoteErrors
 from ..evaluation.counts import STRICT
 from ..evaluation.errors import KINDS
 from ..evaluation.summary import PREFIX
+from ..inference.choices import left_out_text
 from .page import score_text
 from .result import Comparison, SetResult, ShiftRow, TestResult
 
+ONE_SONG = "one song: no interval"
+"""In place of an interval where there is nothing to draw from."""
 _WIDTH = 110
 """Columns where the output is no terminal."""
 NAMES = {
@@ -61,7 +65,7 @@ def print_result(result: TestResult, console: Console) -> None:
             console.print(f"[red]{escape(line)}[/red]", soft_wrap=True)
     if len(result.sets) > 1:
         console.print()
-        console.print(f"[bold]all sets: {len(result.songs)} songs[/bold]")
+        console.print(f"[bold]all sets: {counted(len(result.songs), 'song')}[/bold]")
         console.print(_score_table(result.metrics, "macro_", "micro_", "all sets"))
 
 
@@ -70,7 +74,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     console.print()
     console.print(
         f"[bold]A: {escape(comparison.a)}, B: {escape(comparison.b)}; "
-        f"{comparison.num_songs} songs in common[/bold]"
+        f"{counted(comparison.num_songs, 'song')} in common[/bold]"
     )
     for remark in comparison.remarks:
         console.print(f"[yellow]{escape(remark)}[/yellow]")
@@ -80,12 +84,12 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         if name.endswith(STRICT) or not any(name.endswith(head) for head in HEADLINE_KEYS):
             continue
         low, high = found.interval
-        sure = low > 0 or high < 0
+        sure = found.num_songs > 1 and (low > 0 or high < 0)
         table.add_row(
             escape(name),
             f"{'[bold]' if sure else ''}{found.difference:+.4f}{'[/bold]' if sure else ''}",
-            f"{low:+.4f} to {high:+.4f}",
-            f"{100 * found.share_better:.1f} % of resamples",
+            f"{low:+.4f} to {high:+.4f}" if found.num_songs > 1 else ONE_SONG,
+            f"{100 * found.share_better:.1f} % of resamples" if found.num_songs > 1 else "–",
             str(found.num_songs),
         )
     console.print(table)
@@ -95,19 +99,19 @@ def set_line(result: TestResult, item: SetResult) -> str:
     """What a set is, in one line."""
     songs = result.songs_of(item.name)
     parts = [
-        f"{len(songs)} songs",
-        f"{sum(song.num_notes for song in songs):,} notes",
+        counted(len(songs), "song"),
+        counted(sum(song.num_notes for song in songs), "note"),
         f"{sum(song.num_estimated for song in songs):,} found",
         f"{sum(song.seconds for song in songs):,.0f} s",
     ]
     windows = sum(song.num_windows for song in songs)
     if windows:
-        parts.append(f"{windows:,} windows")
+        parts.append(counted(windows, "window"))
     malformed = sum(song.num_malformed for song in songs)
     if malformed:
-        parts.append(f"{malformed} malformed tokens dropped")
+        parts.append(left_out_text(malformed))
     if item.failures:
-        parts.append(f"{len(item.failures)} songs not scored")
+        parts.append(f"{counted(len(item.failures), 'song')} not scored")
     return f"{item.name} (split {item.split} of {item.store}): {', '.join(parts)}"
 
 
@@ -175,7 +179,7 @@ def _score_table(metrics: Mapping[str, Metric], mean_name: str, pooled_name: str
         table.add_row(
             name,
             score_text(metric.value),
-            f"{metric.low:.3f} to {metric.high:.3f}",
+            f"{metric.low:.3f} to {metric.high:.3f}" if metric.num_songs > 1 else ONE_SONG,
             score_text(math.nan if pooled is None else pooled.value),
             str(metric.num_songs),
         )

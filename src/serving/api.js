@@ -20,6 +20,19 @@ export const getJson = async (path, options = {}) => {
   return JSON.parse(text);
 };
 
+// What the server says of itself, once its model is loaded; `waiting` gets its words until then.
+export const getInfo = async (waiting) => {
+  for (;;) {
+    try {
+      return await getJson("/api/info");
+    } catch (error) {
+      if (error.status !== 503) throw error;
+      waiting(error.message);
+    }
+    await new Promise((done) => setTimeout(done, 500));
+  }
+};
+
 // Sends a file; `started` gets the way to stop, `progress` a share between 0 and 1.
 export const sendSong = (file, settings, { started, progress }) =>
   new Promise((resolve, reject) => {

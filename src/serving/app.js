@@ -1,6 +1,6 @@
 // The page: from a dropped file to notes to see, to hear and to take away.
 
-import { followJob, getJson, remembered, sendSong } from "./api.js";
+import { followJob, getInfo, getJson, remembered, sendSong } from "./api.js";
 import { Player } from "./player.js";
 import { Roll, clockText } from "./roll.js";
 
@@ -8,7 +8,7 @@ const DRUMS = 128;
 const $ = (id) => document.getElementById(id);
 const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
-const described = getJson("/api/info"); // a file may be chosen before the answer is here
+const described = getInfo(() => ($("model").textContent = "The model is being loaded …")); // a file may be chosen before
 let info = null;
 let current = null; // {file, job, off, stop}: the song that is shown
 let soundTimer = 0;
@@ -79,6 +79,7 @@ const begin = (name, file) => {
 };
 
 const transcribe = async (file) => {
+  if (!info) $("bounds").textContent = `${file.name} is sent as soon as the model is loaded.`;
   try {
     info = await described;
   } catch (error) {

@@ -18,6 +18,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..config.names import counted
 from ..inference.files import printable
 from ..inference.predict import faults, reason_of
 from ..inference.progress_bar import real_time
@@ -322,4 +323,4 @@ def program_of(note: Note) -> int:
 
 def _summary(song: Transcription) -> str:
     rate = real_time(song.duration, song.elapsed)
-    return f"{len(song.notes)} notes in {song.duration:.1f} s, {rate}{faults(song)}"
+    return f"{counted(len(song.notes), 'note')} in {song.duration:.1f} s, {rate}{faults(song)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import socket
 import socketserver
@@ -10,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
@@ -24,6 +26,7 @@ from .guard import Guard, is_loopback
 from .handler import Handler
 from .jobs import Decoding, Job, JobQueue
 from .limits import Limits
+from .refusal import Refusal
 from .results import Results
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 _MAX_CONNECTIONS = 64
+_LOADING_RETRY_SECONDS = 1
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,9 @@ def page_assets() -> dict[str, Asset]:
 class Server(ThreadingHTTPServer):
     """Listens at once; :meth:`serve_forever` answers, :meth:`close` ends it and removes its files.
 
+    The page is there from the beginning; songs are taken once :meth:`use` has given it a model.
+
     Args:
-        transcriber: what transcribes.
         host: name or number of the address to listen at.
         port: 0 takes a free one, see :attr:`url`.
         limits: see :class:`~.limits.Limits`.
@@ -78,7 +83,6 @@ class Server(ThreadingHTTPServer):
 
     def __init__(
         self,
-        transcriber: SongTranscriber,
         host: str = "127.0.0.1",
         port: int = 0,
         limits: Limits | None = None,
@@ -94,17 +98,27 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((host, port), Handler)
         except (OSError, OverflowError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise ValueError(
-                f"cannot listen at {host}, port {port} ({reason}); choose another with --host and --port, "
-                "port 0 is any that is free"
-            ) from None
+            raise ValueError(_why_not(error, host, port)) from None
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         self.url = f"http://{f'[{shown}]' if ':' in shown else shown}:{self.server_port}/"
-        self._transcriber = transcriber
+        self._loaded: SongTranscriber | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="amt-serve-", ignore_cleanup_errors=True)
         self.results = Results()
         self.queue = JobQueue(self._transcribe, self.limits, Path(self._folder.name), self._instrument, say)
+
+    def use(self, transcriber: SongTranscriber) -> None:
+        """Take songs from now on, for this transcriber."""
+        self._loaded = transcriber
+
+    @property
+    def _transcriber(self) -> SongTranscriber:
+        if self._loaded is None:
+            raise Refusal(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "the model is being loaded; try again in a moment",
+                retry_after=_LOADING_RETRY_SECONDS,
+            )
+        return self._loaded
 
     def server_bind(self) -> None:
         """Bind, without asking the network what this machine is called."""
@@ -137,7 +151,12 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def check(self, decoding: Decoding) -> SongTranscriber:
-        """A transcriber that decodes so. Raises ``ValueError`` for what the model cannot do."""
+        """A transcriber that decodes so.
+
+        Raises:
+            ValueError: the model cannot do that.
+            Refusal: there is no model yet.
+        """
         choices = self._transcriber.choices
         if decoding.overlap is not None:
             choices = replace(choices, overlap=decoding.overlap)
@@ -146,7 +165,11 @@ class Server(ThreadingHTTPServer):
         return self._transcriber.with_choices(choices)
 
     def info(self) -> dict[str, Any]:
-        """What a client must know of the model and the limits, as plain types."""
+        """What a client must know of the model and the limits, as plain types.
+
+        Raises:
+            Refusal: there is no model yet.
+        """
         transcriber = self._transcriber
         return {
             "version": __version__,
@@ -173,18 +196,36 @@ class Server(ThreadingHTTPServer):
         }
 
 
-def serve(server: Server) -> int:
-    """Answer requests until Ctrl-C or SIGTERM; the exit code."""
+def _why_not(error: OSError | OverflowError, host: str, port: int) -> str:
+    """Why nothing can listen there, and what to do."""
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} of {host} is taken, perhaps by another amt-serve; choose another with --port N "
+            "(--port 0 is any that is free)"
+        )
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (
+        f"cannot listen at {host}, port {port} ({reason}); choose another with --host and --port "
+        "(--port 0 is any that is free)"
+    )
+
+
+def serve(server: Server, load: Callable[[], SongTranscriber]) -> int:
+    """Answer requests until Ctrl-C or SIGTERM, while the model is loaded too; the exit code."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
+    answering = threading.Thread(target=server.serve_forever, args=(0.2,), name="server", daemon=True)
+    answering.start()
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        server.serve_forever(poll_interval=0.2)
+        server.use(load())
+        answering.join()
     except KeyboardInterrupt:
         print("stopping", file=sys.stderr, flush=True)
     finally:
         signal.signal(signal.SIGTERM, before)
+        server.shutdown()
         server.close()
     return 0

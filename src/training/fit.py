@@ -16,7 +16,7 @@ import torch
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor
 
 from ..config import Experiment
-from ..config.names import named_path
+from ..config.names import counted, named_path
 from ..data.module import TranscriptionData
 from ..data.scored import scoring_of
 from ..data.workers import cap_workers
@@ -31,7 +31,8 @@ from .callbacks.gate import ValidationGateByTrainLoss
 from .dry_run import OneStep
 from .dynamic_weights import DynamicWeights
 from .handover import handed_on
-from .identity import RunDecision, validate_resume_max_steps
+from .identity import RunDecision, limit_texts, validate_resume_max_steps
+from .interrupts import interrupts_say
 from .logger import build_loggers
 from .media import example_writer
 from .memory import MemoryAdvisor, MemoryWatch
@@ -110,12 +111,12 @@ def run_training(
         step, state = int(checkpoint["global_step"]), checkpoint["amt_state"]
         used_up = plan.budget_seconds > 0 and float(state["elapsed_seconds"]) >= plan.budget_seconds
         if validation_is_missing(checkpoint, experiment.trainer.val_interval):
-            only_validates = not dry_run and (used_up or step == plan.max_steps)
+            only_validates = used_up or step == plan.max_steps
         if not only_validates:
             limit = -1 if plan.max_steps is None else plan.max_steps
-            status = validate_resume_max_steps(step, limit, speaks=say.speaks)
+            status = validate_resume_max_steps(step, limit, epochs=plan.epochs, speaks=say.speaks)
             if status is None and used_up:
-                say(f"run: finished, its time was used up at step {step}; go on with more --max-minutes")
+                say(_finished(plan, step))
                 status = EXIT_OK
             if status is not None:
                 return status
@@ -164,6 +165,10 @@ def run_training(
     if decision.kind == "scratch" and experiment.pretrained_t5 and hardware.rank == 0:
         for line in load_pretrained_t5(module.model, named_path(experiment.pretrained_t5)):
             say(line)
+    say(data.describe())
+    say(_describe(experiment, plan, module))
+    advisor = MemoryAdvisor(module.model, experiment, hardware, tokenizer.sequence_length)
+    say(advisor.describe())
     for remark in (
         *hardware.notes,
         shortage,
@@ -174,9 +179,6 @@ def run_training(
     ):
         if remark:
             say(remark)
-    say(_describe(experiment, plan, module))
-    advisor = MemoryAdvisor(module.model, experiment, hardware, tokenizer.sequence_length)
-    say(advisor.describe())
     writes = hardware.rank == 0 and not dry_run
     with folder.held() if writes else contextlib.nullcontext():
         if writes:
@@ -239,13 +241,19 @@ def run_training(
         )
         assert (trainer.global_rank, trainer.world_size) == (hardware.rank, hardware.world_size)
         resume_from = str(decision.checkpoint) if decision.kind == "resume" else None
-        with errors_end_all(trainer, hardware), memory.explained(), handed_on(decision):
-            trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
-        module.validator.close()  # only now, when no rank waits for another any more
-        if dry_run:
-            say(one_step.describe(module))
-            return EXIT_OK
-        return _finish(trainer, module, saver, say)
+        with interrupts_say(lambda: "nothing was written" if dry_run else saver.what_is_kept()):
+            with errors_end_all(trainer, hardware), memory.explained(), handed_on(decision):
+                trainer.fit(module, datamodule=data, ckpt_path=resume_from, weights_only=True)
+            module.validator.close()  # only now, when no rank waits for another any more
+            if dry_run:
+                say(one_step.describe(module))
+                return EXIT_OK
+            status = _finish(trainer, module, saver, say)
+            if data.nothing_to_learn:
+                say(data.nothing_to_learn)
+            if only_validates and status == EXIT_OK:
+                say(_finished(plan, module.global_step))
+            return status
 
 
 def _build_module(
@@ -298,13 +306,26 @@ def _resumed(path: Path) -> dict[str, Any]:
 def _describe(experiment: Experiment, plan: RunPlan, module: TranscriptionModule) -> str:
     trained = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
     trainer = experiment.trainer
-    ends = [] if plan.max_steps is None else [f"{plan.max_steps} steps"]
+    ends = [] if plan.max_steps is None else [counted(plan.max_steps, "step")]
     if plan.budget_seconds:
-        ends.append(f"{trainer.max_minutes:g} minutes")
+        ends.append(f"{trainer.max_minutes:g} minute{'' if trainer.max_minutes == 1 else 's'}")
     return (
-        f"model: {trained / 1e6:.2f} M trained parameters; global batch {plan.samples_per_step} segments = "
-        f"{plan.world_size} rank(s) x {experiment.bsz.local} x {trainer.accumulate_grad_batches} batches; "
-        f"until {' or '.join(ends) or 'stopped'}; validation every {trainer.val_interval} steps"
+        f"model: {trained / 1e6:.2f} M trained parameters; global batch "
+        f"{counted(plan.samples_per_step, 'segment')} = {counted(plan.world_size, 'rank')} x "
+        f"{experiment.bsz.local} x {counted(trainer.accumulate_grad_batches, 'batch', 'batches')}; "
+        f"until {' or '.join(ends) or 'stopped'}; validation every {counted(trainer.val_interval, 'step')}"
+    )
+
+
+def _finished(plan: RunPlan, step: int) -> str:
+    """That a run is at its end, and which flag takes it further."""
+    if plan.max_steps == step:
+        limit, further = limit_texts(step, plan.max_steps, plan.epochs)
+        return f"run: finished at step {step} of {limit}; {further}"
+    minutes = f"{plan.budget_seconds / 60:g}"
+    return (
+        f"run: finished at step {step}, as the time of --max-minutes {minutes} is used up; to go on give "
+        f"--max-minutes more than {minutes}"
     )
 
 
@@ -314,6 +335,10 @@ def _finish(
     why = f" ({module.stop_reason})" if module.stop_reason else ""
     best = "" if saver.best_model_score is None else f"; best onset F1 {saver.best_model_score:.4f}"
     kept = f"; state in {saver.last_path}"
+    if module.global_step == 0:
+        kept = f"; {saver.what_is_kept()}"
+    elif module.stopped_by_signal:
+        kept += "; the same command goes on from there"
     if saver.last_error is not None:
         kept = f"; its state was NOT saved, {saver.last_path} is older ({saver.last_error})"
     say(f"run: stopped at step {module.global_step}{why}{best}{kept}")

@@ -14,8 +14,9 @@ from typing import Literal
 
 from ..config import nearest
 from ..config.names import listing, named_path
+from ..inference.find import find_checkpoint
 from ..model.checkpoint_header import Header, diagnose_file, read_header
-from ..model.checkpoint_names import LAST_NAME, check_folder_name, find_named
+from ..model.checkpoint_names import LAST_NAME, check_folder_name, find_named, missing_text, split_exp_id
 from .run_folder import RunFolder, old_files
 
 _MAX_LISTED = 12
@@ -53,7 +54,8 @@ def decide_run(
         exp_id: the experiment's name, for messages.
         checkpoint_name: what followed ``@`` on the command line, or None.
         force_scratch: ``AMT_FORCE_SCRATCH``; acts at the first start only.
-        init_ckpt: ``--init-ckpt``; empty is none.
+        init_ckpt: ``--init-ckpt``, a path or ``exp@checkpoint``, looked for in the project of ``folder``
+            and then in the others; empty is none.
         allow_rewind: ``AMT_ALLOW_REWIND``.
         restart_count: how often a launcher restarted this run (``SLURM_RESTART_COUNT`` or
             ``TORCHELASTIC_RESTART_COUNT``).
@@ -92,7 +94,7 @@ def decide_run(
         _refuse_orphans(folder, exp_id)
     why = "AMT_FORCE_SCRATCH=1" if forced else f"no last.ckpt in {folder / 'checkpoints'}"
     if init_ckpt:
-        path = _init_file(init_ckpt)
+        path = _init_file(init_ckpt, folder)
         return RunDecision("warm", path, f"--init-ckpt is given, {why}", 0, set_aside)
     return RunDecision("scratch", None, why, 0, set_aside)
 
@@ -110,12 +112,15 @@ def describe(decision: RunDecision) -> str:
     return f"{head} ({decision.reason}{aside})"
 
 
-def validate_resume_max_steps(step: int, max_steps: int, *, speaks: bool = True) -> int | None:
+def validate_resume_max_steps(
+    step: int, max_steps: int, *, epochs: int = 0, speaks: bool = True
+) -> int | None:
     """The exit status of a resumed run that has nothing to do, after saying so; None: go on.
 
     Args:
         step: ``global_step`` of the checkpoint.
-        max_steps: ``-it``; -1 is no limit.
+        max_steps: ``-it``, or the steps of ``epochs``; -1 is no limit.
+        epochs: ``-e`` where that is the limit, else 0.
         speaks: False says nothing, for ranks other than the first.
 
     Returns:
@@ -123,16 +128,26 @@ def validate_resume_max_steps(step: int, max_steps: int, *, speaks: bool = True)
     """
     if max_steps < 0 or step < max_steps:
         return None
-    further = f"to go on give -it more than {step}"
-    if step == max_steps:
-        status, text = 0, f"run: finished, already at step {step} of -it {max_steps}; {further}"
-    else:
-        status = 2
-        text = f"run: the checkpoint is at step {step}, beyond -it {max_steps}: nothing is trained and no "
-        text += f"file changed; {further}"
+    limit, further = limit_texts(step, max_steps, epochs)
+    status = 0 if step == max_steps else 2
+    what = f"finished, already at step {step} of {limit}"
+    if status:
+        what = f"the checkpoint is at step {step}, beyond {limit}"
     if speaks:
+        text = f"run: {what}: nothing is trained and no file changed; {further}"
         print(text, file=sys.stderr if status else sys.stdout, flush=True)
     return status
+
+
+def limit_texts(step: int, max_steps: int, epochs: int) -> tuple[str, str]:
+    """The limit of a run as the user gave it, and which flag leads beyond ``step``; see
+    :func:`validate_resume_max_steps`."""
+    if epochs:
+        return (
+            f"-e {epochs} ({max_steps} steps)",
+            f"to go on give more epochs with -e, or -it more than {step}",
+        )
+    return f"-it {max_steps}", f"to go on give -it more than {step}"
 
 
 def run_folder(log_dir: Path, project: str, exp_id: str) -> Path:
@@ -193,7 +208,7 @@ def _find_checkpoint(folder: Path, exp_id: str, name: str) -> Path:
     hint = f" Did you mean {exp_id}@{close[0]}?" if close else ""
     for path in _other_splits(folder, exp_id, name):  # the name of the file may hold an @ itself
         hint = f" Did you mean {path.parent.parent.name}@{path}?"
-    raise ValueError(f"no checkpoint {name!r} of {exp_id}: {_listing(folder, there)}.{hint}")
+    raise ValueError(f"{missing_text(name, exp_id)}: {_listing(folder, there)}.{hint}")
 
 
 def _resumable(path: Path, exp_id: str, folder: Path) -> Header:
@@ -225,8 +240,16 @@ def _can_be_resumed(path: Path) -> bool:
     return header is not None and header.step is not None and header.complete
 
 
-def _init_file(init_ckpt: str) -> Path:
+def _init_file(init_ckpt: str, folder: Path) -> Path:
     path = named_path(init_ckpt)
+    word, at, _ = init_ckpt.partition("@")
+    if not path.exists() and at and "/" not in word:
+        log_dir, project = folder.parent.parent, folder.parent.name
+        try:
+            own = (log_dir / project / split_exp_id(init_ckpt)[0]).is_dir()
+            path = find_checkpoint(init_ckpt, log_dir=log_dir, project=project if own else None)
+        except ValueError as error:
+            raise ValueError(f"--init-ckpt {init_ckpt}: {error}") from None
     if not path.is_file():
         kind = "is a folder, not a file" if path.is_dir() else "does not exist"
         raise ValueError(

@@ -14,6 +14,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 
 from ..config import Experiment
+from ..config.names import counted
 from ..model import Transcriber
 from .activations import count_activations
 from .kept_bytes import FLOAT, Format
@@ -141,7 +142,7 @@ class MemoryAdvisor:
         if validating:
             return OutOfMemory(
                 f"{place}{has}. Lower --val-batch-size (AMT_VAL_BATCH_SIZE), now "
-                f"{self._experiment.bsz.validation} windows. {again}"
+                f"{counted(self._experiment.bsz.validation, 'window')}. {again}"
             )
         estimate = self.estimate()
         return OutOfMemory(

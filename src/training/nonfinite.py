@@ -18,6 +18,7 @@ from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
+from ..config.names import counted
 from .statistics import running_statistics, share_statistics
 
 MIN_LR_SCALE = 2.0**-10
@@ -227,9 +228,9 @@ class NonFiniteGuard:
         )
         if self.streak >= self.max_consecutive:
             raise NonFiniteLossError(
-                f"the loss was not finite for {self.streak} steps in a row (the last at step {step}; the "
-                f"last good step was {self.last_good_step}). No file was written since; resume from "
-                f"{self.resume_file}, with -pr 32 to find the cause or with a lower -lr"
+                f"the loss was not finite for {counted(self.streak, 'step')} in a row (the last at step "
+                f"{step}; the last good step was {self.last_good_step}). No file was written since; resume "
+                f"from {self.resume_file}, with -pr 32 to find the cause or with a lower -lr"
             )
 
     def _start_sums(self) -> None:
@@ -279,6 +280,6 @@ class GradScalerMinScaleGuard(Callback):
         self._at_floor += 1
         if self._at_floor % SCALER_PATIENCE == 0:
             rank_zero_warn(
-                f"fp16 skipped {self._at_floor} steps in a row at its smallest gradient scale "
+                f"fp16 skipped {counted(self._at_floor, 'step')} in a row at its smallest gradient scale "
                 f"{self.min_scale:g}: nothing is learned; use -pr bf16-mixed or -pr 32"
             )

@@ -38,6 +38,8 @@ class RunPlan:
     """Steps of the run; None when only time, or nothing, ends it."""
     budget_seconds: float
     """Training time without validation after which the run ends; 0 is no budget."""
+    epochs: int = 0
+    """The epochs that ``max_steps`` comes from; 0 where it was given itself."""
 
     def epoch(self, consumed_samples: int) -> int:
         """Whole epochs in that many samples."""
@@ -49,10 +51,7 @@ def plan_run(experiment: Experiment, world_size: int = 1) -> RunPlan:
     trainer = experiment.trainer
     samples = world_size * experiment.bsz.local * trainer.accumulate_grad_batches
     steps_per_epoch = max(1, experiment.data.samples_per_epoch // samples)
-    if trainer.max_steps > 0:
-        max_steps: int | None = trainer.max_steps
-    elif trainer.max_epochs > 0:
-        max_steps = trainer.max_epochs * steps_per_epoch
-    else:
-        max_steps = None
-    return RunPlan(world_size, samples, steps_per_epoch, max_steps, 60.0 * trainer.max_minutes)
+    max_steps, epochs = (trainer.max_steps if trainer.max_steps > 0 else None), 0
+    if max_steps is None and trainer.max_epochs > 0:
+        max_steps, epochs = trainer.max_epochs * steps_per_epoch, trainer.max_epochs
+    return RunPlan(world_size, samples, steps_per_epoch, max_steps, 60.0 * trainer.max_minutes, epochs)

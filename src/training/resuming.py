@@ -76,7 +76,7 @@ class ResumableModule(CountingModule):
 
     def stop_by_signal(self) -> None:
         """All ranks come here at the same step: save and leave without another validation."""
-        self.stop_reason = "a signal; the same command goes on"
+        self.stop_reason = "a signal"
         if self.validation_cut:
             self.stop_reason += "; the validation of this step runs first when the run goes on"
         self.stopped_by_signal = True

@@ -22,9 +22,14 @@ _KEY = "amt/stop"
 
 
 class SignalMemory:
-    """Remembers a signal instead of acting on it, while its handlers are in place."""
+    """Remembers a signal instead of acting on it, while its handlers are in place.
 
-    def __init__(self) -> None:
+    Args:
+        kept: says what is left of the run when it ends at once.
+    """
+
+    def __init__(self, kept: Callable[[], str]) -> None:
+        self._kept = kept
         self.received: signal.Signals | None = None
         """The last one; None until then."""
         self._old_handlers: dict[signal.Signals, Any] = {}
@@ -46,8 +51,10 @@ class SignalMemory:
             if self.received == signal.SIGINT:
                 signal.default_int_handler(number, frame)
             if local_rank(os.environ) == 0:
-                said = "\nCtrl-C: saving, then stopping; once more stops at once, unsaved"
-                print(said, file=sys.stderr, flush=True)
+                said = (
+                    f"Ctrl-C: saving after this step, then stopping; once more stops at once: {self._kept()}"
+                )
+                print(f"\n{said}", file=sys.stderr, flush=True)  # on a line of its own
         self.received = signal.Signals(number)
 
 

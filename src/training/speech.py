@@ -42,7 +42,11 @@ def warn_of_own(text: str) -> None:
 def quiet_libraries(speaks: bool) -> None:
     """Leave out what is known; on ranks that do not speak, every warning about the user's settings."""
     for name in ("pytorch_lightning", "lightning_fabric"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.WARNING)
+        for handler in logger.handlers:
+            if type(handler) is logging.StreamHandler:
+                handler.setStream(_StandardError())
     ours = logging.getLogger("pytorch_lightning.utilities.rank_zero")  # carries this package's rank_zero_info
     ours.setLevel(logging.INFO)
     ours.addFilter(_is_ours)
@@ -50,6 +54,17 @@ def quiet_libraries(speaks: bool) -> None:
         warnings.filterwarnings("ignore", message)
     if not speaks:
         warnings.filterwarnings("ignore", category=UserWarning)
+
+
+class _StandardError:
+    """Standard error as it is when something is written: a live bar takes its place for a while, and then
+    writes lines above itself instead of into itself."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

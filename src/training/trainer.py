@@ -17,6 +17,7 @@ from pytorch_lightning.profilers import Profiler
 from pytorch_lightning.strategies import DDPStrategy
 
 from ..config import Experiment, TrainerConfig
+from ..config.names import counted
 from .checkpoint_io import AtomicCheckpointIO
 from .launcher import by_srun, by_torchrun, global_rank, local_rank, started_ranks
 from .plan import TIMEOUT, RunPlan
@@ -90,8 +91,8 @@ def resolve_hardware(
         world = int(environ.get("WORLD_SIZE", "1"))
         if wanted is not None and wanted != local_world:
             raise ValueError(
-                f"-g {wanted} contradicts torchrun, which started {local_world} processes on this node: "
-                "leave -g out"
+                f"-g {wanted} contradicts torchrun, which started "
+                f"{counted(local_world, 'process', 'processes')} on this node: leave -g out"
             )
         devices, num_nodes = local_world, world // local_world
     if by_srun(environ):

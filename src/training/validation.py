@@ -16,6 +16,7 @@ import torch.distributed as dist
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
+from ..config.names import counted
 from ..data.batch import ValidationItem
 from ..data.collate import trim_to_bucket
 from ..data.scored import comparable_notes
@@ -170,7 +171,7 @@ class Validator:
         self._sums.load_list(sums)
         if failed:
             rank_zero_warn(
-                f"validation at step {step}: {failed:.0f} songs could not be scored and are left out"
+                f"validation at step {step}: {counted(round(failed), 'song')} left out, not to be scored"
             )
         values = self._sums.compute("validation/")
         if tokens:

@@ -21,7 +21,7 @@ from amt.cli.parser import UsageError
 from amt.cli.train import environment_help
 from amt.config.environment import SCRIPT_VARIABLES, VARIABLES
 from amt.inference import DecodingChoices
-from amt.preparation.write import PreparationReport
+from amt.preparation.write import PreparationReport, Shares, StoreSettings
 from amt.training.launcher import SAID
 
 PACKAGE = Path(amt.__file__).parent
@@ -253,7 +253,7 @@ def test_interrupt_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
         raise KeyboardInterrupt
 
     assert run_command(stopped, []) == 130
-    assert capsys.readouterr().err == "interrupted\n"
+    assert capsys.readouterr().err == "\ninterrupted\n"
 
 
 # predict
@@ -380,10 +380,10 @@ def test_prepare_fits_the_functions_it_calls() -> None:
     assert float(prepare.QUICKSTART_DEFAULTS["--minutes"]) == parameters["minutes"].default
     assert int(prepare.QUICKSTART_DEFAULTS["--seed"]) == parameters["seed"].default
     parameters = inspect.signature(prepare_folder).parameters
-    assert {"licence", "octave_unknown", "overwrite"} <= set(parameters)
-    for name in ("validation-share", "test-share", "seed"):
-        default = parameters[name.replace("-", "_")].default
-        assert FOLDER_DEFAULTS[f"--{name}"] == str(default)
+    assert {"licence", "octave_unknown", "stems", "program", "label_shift_ms"} <= set(parameters)
+    shares = parameters["settings"].default.shares
+    defaults = {"--validation-share": shares.validation, "--test-share": shares.test, "--seed": shares.seed}
+    assert {name: str(value) for name, value in defaults.items()} == FOLDER_DEFAULTS
 
 
 def test_prepare_quickstart(
@@ -430,22 +430,15 @@ def test_prepare_folder(
         "CC0",
         "--octave-unknown",
     ]
-    assert prepare.main(line) == 0
-    assert ("train on it with -d songs" in capsys.readouterr().out) == bool(validation)
-    assert seen == [
-        (
-            (source, tmp_path / "songs", "songs"),
-            {
-                "validation_share": 0.1,
-                "test_share": 0.2,
-                "seed": 0,
-                "licence": "CC0",
-                "octave_unknown": True,
-                "overwrite": False,
-                "processes": None,
-            },
-        )
-    ]
+    out = tmp_path / "songs"
+    for flac, sound in ((False, "16-bit arrays"), (True, "FLAC")):
+        assert prepare.main([*line, *["--flac"] * flac]) == 0
+        said = capsys.readouterr().out
+        assert f"written to {out}, its sound as {sound}" in said
+        assert ("train on it with -d songs" in said) == bool(validation)
+        settings = StoreSettings(Shares(0.1, 0.2), flac=flac)
+        facts = {"licence": "CC0", "octave_unknown": True}
+        assert seen.pop() == ((source, out, "songs", settings), facts)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -334,8 +335,8 @@ def test_recipes_frame_head_can_be_taken_away() -> None:
         ("-xk -1", ["-xk"]),
         ("--pitch-detune -1", ["--pitch-detune"]),
         ("--noise-snr 9 8", ["--noise-snr 9 8", "LO is above HI"]),
-        ("-enc perceiver-tf --init-std 0", ["init_std"]),
-        ("--logit-scale 0", ["logit_scale"]),
+        ("-enc perceiver-tf --init-std 0", ["--init-std"]),
+        ("--logit-scale 0", ["--logit-scale"]),
         ("--frame-weight 1", ["--frame-head"]),
         ("--frame-head none voice", ["stands alone"]),
         ("--conv-time-stride 2", ["-preenc strided"]),
@@ -385,3 +386,41 @@ def test_replace_leaves_checks_types() -> None:
 
 def test_usage_errors_are_value_errors() -> None:
     assert issubclass(UsageError, ValueError)
+
+
+NUMBERS = [option for option in OPTIONS if option.kind in ("int", "float")]
+ENCODERS = ("perceiver-tf", "t5", "conformer")
+
+
+@pytest.mark.parametrize("option", NUMBERS, ids=lambda option: option.long)
+def test_a_number_that_is_refused_is_named_by_its_flag(option: Option) -> None:
+    """Not by the field of a record, which no user has seen."""
+    name = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, option.names))})(?![\w-])")
+    large = "1e9" if option.kind == "float" else "1000000001"
+    for value in ("-7", "0", "3", large):
+        for encoder in ENCODERS:
+            words = ["exp", "-enc", encoder, option.long, *[value] * max(1, option.count)]
+            said = ""
+            try:
+                resolve("exp", parse(words, OPTIONS), read_environment({}))
+            except ValueError as error:
+                said = str(error)
+            assert not said or name.search(said), f"{' '.join(words)}: {said}"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("-nl 0", "-nl must be positive, not 0"),
+        ("--d-model -1", "--d-model must be positive, not -1"),
+        ("-hop 0", "-hop must be positive, not 0"),
+        ("-npl -1", "-npl must be 0 or more, not -1"),
+        ("-bsz 0 4", "-bsz SUB must be 1 or more, not 0"),
+        ("--val-batch-size 0", r"--val-batch-size \(AMT_VAL_BATCH_SIZE\) must be 1 or more, not 0"),
+        ("-iaug 1.5", "-iaug is a probability from 0 to 1, not 1.5"),
+        ("-pqk 100", "-pqk 100 does not divide over --num-heads 8"),
+    ],
+)
+def test_what_is_said_of_such_a_number(words: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        resolve("exp", parse(["exp", "-enc", "perceiver-tf", *words.split()], OPTIONS), read_environment({}))

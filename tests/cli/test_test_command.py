@@ -297,7 +297,7 @@ def test_the_entry_file_runs_from_any_folder(home: Path, tmp_path: Path) -> None
         [sys.executable, entry, *line], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "1 songs" in done.stdout
+    assert "1 song, " in done.stdout
     assert "test/(sines)onset_f_Singing Voice_pc" in result(tmp_path / "out")["metrics"]
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import amt.config
 from amt.config import AudioConfig, BatchSizes, Experiment, max_shift_steps, nearest, unknown_name
 from amt.config.experiment import FORMAT
+from amt.config.names import counted
 
 
 def test_json_form_returns_the_record() -> None:
@@ -85,6 +89,29 @@ def test_batch_pairs_divide_or_are_refused_with_pairs_that_do(sub: int, local: i
         _, good_sub, good_local = pair.split()
         assert int(good_local) == local
         assert local % int(good_sub) == 0
+
+
+def test_counted_nouns() -> None:
+    assert [counted(count, "song") for count in (0, 1, 2, 1200)] == [
+        "0 songs",
+        "1 song",
+        "2 songs",
+        "1,200 songs",
+    ]
+    assert [counted(count, "batch", "batches") for count in (1, 2)] == ["1 batch", "2 batches"]
+
+
+NOUNS = "songs|notes|files|tokens|windows|tensors|weights|sets|steps|kernels|workers|processes|checkpoints"
+
+
+@pytest.mark.parametrize("room", ["cli", "inference", "quickstart", "reports", "training"])
+def test_what_is_printed_counts_nouns_by_the_helper(room: str) -> None:
+    """No ``{len(songs)} songs``, which reads ``1 songs``; after "of" and "than" the noun is right."""
+    written = re.compile(rf"(\S* ?)\{{(?:len|sum)\([^{{}}]*\)(?::,)?\}} (?:{NOUNS})\b")
+    for path in sorted((Path(amt.config.__file__).parents[1] / room).rglob("*.py")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            found = written.search(line)
+            assert found is None or found[1].strip() == "of", f"{path.name}:{number}: {line.strip()}"
 
 
 def test_names() -> None:

@@ -19,7 +19,7 @@ REFUSED = [
     ({"rope_width": 4}, ["--rope-width", "-epe rope"]),
     ({"position_encoding": "rope", "rope_types": "pxl"}, ["-rt"]),
     ({"alibi_scale": 0.5}, ["--alibi-scale", "-epe alibi"]),
-    ({"position_encoding": "alibi", "alibi_scale": -1.0}, ["alibi_scale"]),
+    ({"position_encoding": "alibi", "alibi_scale": -1.0}, ["--alibi-scale"]),
     ({"num_local_layers": -1}, ["-npl"]),
     ({"dropout": 1.0}, ["-edr"]),
     ({"d_latent": 64, "sca_query_residual": True}, ["-sqr 1", "-dl 64", "-dpm 128"]),

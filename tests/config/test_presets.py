@@ -90,6 +90,14 @@ def test_a_prepared_store_is_a_preset_of_itself(tmp_path: Path) -> None:
         get_preset("mime", tmp_path)
     with pytest.raises(ValueError, match="unknown data preset"):
         get_preset("../mine", tmp_path / "mine")
+    for text, near in (("mime", "did you mean 'mine'.*"), ("qqqqqqq", "")):
+        with pytest.raises(ValueError, match=rf"'{text}'; {near}in .* there is mine, odd; amt-prepare list"):
+            get_preset(text, tmp_path)
+    with pytest.raises(ValueError, match="there is no data set; amt-prepare list"):
+        get_preset("qqqqqqq", tmp_path / "mine")
+    with pytest.raises(ValueError, match="'guitarset_al'; did you mean") as caught:
+        get_preset("guitarset_al")
+    assert str(caught.value).count("guitarset") == 6, "five near names and the word itself"
     both = combine_presets(["quickstart", "mine"], tmp_path)
     assert both.presets == ("quickstart", "mine")
     assert both.weights == (1.0, 1.0)

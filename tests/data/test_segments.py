@@ -275,6 +275,30 @@ def test_silent_songs_and_short_songs_work(make_store: object) -> None:
     assert len(sample.notes) == 0
 
 
+@pytest.mark.parametrize("method", ["speed", "stretch"])
+def test_silence_stays_silence_whatever_is_done_to_it(tmp_path: Path, method: str) -> None:
+    """Case D43: nothing is divided by its maximum, and a probability of 0 keeps no stem by chance."""
+    with StoreWriter(tmp_path / "still", "still") as writer:
+        for name, size in (("long", 40_000), ("short", 1), ("empty", 0)):
+            stems = np.zeros((3, size), np.int16)
+            notes = np.zeros(0, NOTE_DTYPE)
+            writer.add_song("train", name, stems, [[0], [100], [128]], ["a", "b", "c"], notes)
+    everything = Augmentation(
+        stem_keep_prob=0.0,
+        xaug_max_k=3,
+        pitch_shift_method=method,
+        noise_prob=1.0,
+        reverb_prob=1.0,
+        eq_prob=1.0,
+        codec_prob=1.0,
+    )
+    make = maker(SongStore.open(tmp_path / "still"), augmentation=everything)
+    for number in range(20):
+        sample = make.make(number)
+        np.testing.assert_array_equal(sample.audio, np.zeros(24_000, np.float32))
+        assert len(sample.notes) == 0
+
+
 def test_label_buckets() -> None:
     assert label_buckets(1024) == (32, 48, 64, 128, 256, 512, 1024)
     assert label_buckets(300) == (32, 48, 64, 128, 256, 300)

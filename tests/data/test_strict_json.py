@@ -14,6 +14,8 @@ from amt.data.strict_json import read_json, read_json_object
     [
         (b'{"0": {"id": "t1", "n_frames": NaN, "weight": Infinity}}', "NaN is not a JSON number"),
         (b'{"weight": -Infinity}', "-Infinity is not a JSON number"),
+        (b"[" * 200_000, "recursion"),
+        (b'{"weight": [-1e309]}', "-1e309 is too large a number"),
         (b'{"0": {"id": "t1"}, "0": {"id": "t2"}}', "the key '0' occurs twice"),
         (b'{"0": {"id": "t1", "id": "t1"}}', "the key 'id' occurs twice"),
         (b"", "is empty"),

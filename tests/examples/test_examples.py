@@ -252,6 +252,43 @@ def test_transcribe_onnx(songs: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, sorted(rows), atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("command", "part"),
+    [
+        ("transcribe_folder.py none.ckpt SONGS out", "none.ckpt does not exist"),
+        ("reinforce.py better nobody@last.ckpt mysongs", "nobody"),
+        ("fine_tune.py tuned published.ckpt SONGS no_such_data", "no_such_data"),
+        ("own_task.py train bass --recipe quickstart -d no_such_data", "no_such_data"),
+        ("own_task.py dance", "train|predict|test|export"),
+    ],
+)
+def test_without_data_they_say_so_in_a_sentence(songs: Path, tmp_path: Path, command: str, part: str) -> None:
+    name, *words = command.split()
+    done = run(tmp_path, f"examples/{name}", *(str(songs) if word == "SONGS" else word for word in words))
+    assert done.returncode in (1, 2)
+    assert part in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert list(tmp_path.iterdir()) == [], "nothing is begun"
+
+
+@pytest.mark.skipif(not HAS_ONNX, reason="the packages of amt[onnx] are not installed")
+def test_what_the_onnx_example_does_not_read(songs: Path, tmp_path: Path) -> None:
+    song, folder = songs / "song 0.wav", tmp_path / "graphs"
+    assert "graphs holds no model.json" in onnx_error(tmp_path, folder, song)
+    folder.mkdir()
+    settings = {"files": {"encoder": "encoder.pt2"}}
+    (folder / "model.json").write_text(json.dumps(settings), encoding="utf-8")
+    assert "none.wav is not there" in onnx_error(tmp_path, folder, tmp_path / "none.wav")
+    assert "amt-export --format onnx" in onnx_error(tmp_path, folder, song)
+
+
+def onnx_error(home: Path, folder: Path, song: Path) -> str:
+    done = run(home, "examples/transcribe_onnx.py", str(folder), str(song))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
 def test_the_onnx_example_needs_onnxruntime_and_numpy_alone() -> None:
     import ast
 

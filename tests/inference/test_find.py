@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from amt.inference.find import find_checkpoint
 
@@ -80,6 +81,15 @@ def test_what_is_there_is_listed(runs: Path) -> None:
             find_checkpoint(spec, log_dir=runs)
     with pytest.raises(ValueError, match="runs there: none"):
         find_checkpoint("exp", log_dir=runs / "nowhere")
+
+
+def test_best_of_a_run(runs: Path) -> None:
+    folder = runs / "ymt3" / "exp" / "checkpoints"
+    with pytest.raises(ValueError, match=r"exp has no best checkpoint yet: .*-vit.* exp@last .*last\.ckpt"):
+        find_checkpoint("exp@best", log_dir=runs)
+    rows = [["gone.ckpt", 0.9, 9], [TOP, 0.8, 8]]
+    torch.save({"callbacks": {"CustomModelCheckpoint": {"ranking": rows}}}, folder / "last.ckpt")
+    assert find_checkpoint("exp@best", log_dir=runs) == folder / TOP
 
 
 def test_finding_needs_no_torch() -> None:

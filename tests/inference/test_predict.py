@@ -63,7 +63,7 @@ def test_reference_beside_the_audio_is_used_and_kept(
     before = (tmp_path / "song.mid").read_bytes()
     for out in (None, tmp_path, tmp_path / "elsewhere"):
         assert run_predict("tiny", [song], out=out, log_dir=log_dir, formats=("mid",)) == 0
-        assert "against 1 reference notes" in capsys.readouterr().out
+        assert "against 1 reference note " in capsys.readouterr().out
     assert (tmp_path / "song.mid").read_bytes() == before
     assert names(tmp_path) == {"song.wav", "song.mid", "song_transcribed.mid", "elsewhere/song.mid"}
 

@@ -90,6 +90,8 @@ def test_windows_are_stitched_into_the_song(scripted: Any) -> None:
         assert got.onset == pytest.approx(want.onset, abs=0.0051)
         assert got.offset == pytest.approx(want.offset, abs=0.0051)
     assert (song.num_windows, song.duration, sum(song.errors.values())) == (8, 4.0, 0)
+    assert song.num_tokens > 8, "each window ends with a token at least"
+    assert not song.constrained
     assert done == [(number, 8) for number in range(1, 9)]
 
 

@@ -234,4 +234,4 @@ def test_info_of_a_published_file(samples: ModuleType, tmp_path: Path) -> None:
     assert lines["kind"] == "published checkpoint, like yptf_multi: amt-convert makes it ours"
     assert lines["step"] == "1234"
     assert lines["task"].startswith("mc13_full_plus_256")
-    assert lines["left out"] == "1 kernels of the pitch shifter"
+    assert lines["left out"] == "1 kernel of the pitch shifter"

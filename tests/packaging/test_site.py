@@ -70,6 +70,19 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(listed) == sorted(path.name for path in DOCS.glob("*.md"))
 
 
+def test_the_first_page_names_every_example_and_extra() -> None:
+    import tomllib
+
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^\| `(\w+\.py)` \|", text, flags=re.M)
+    assert sorted(examples) == sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    said = text.partition("Extras: ")[2].partition(". ")[0]
+    assert sorted(re.findall(r"`(\w+)`", said)) == sorted(extras)
+
+
 def test_the_site_fetches_nothing() -> None:
     found = configuration()
     assert found["strict"] is True

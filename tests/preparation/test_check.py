@@ -21,7 +21,7 @@ from amt.notes import write_midi
 from amt.notes.note import NOTE_DTYPE, NoteArray
 from amt.preparation.check import WAYS_OUT, check_splits, print_check, splits_of_presets, splits_of_store
 from amt.preparation.fingerprints import note_grams, same_notes, same_sound, sound_prints
-from amt.preparation.generic import prepare_folder
+from amt.preparation.generic import StoreSettings, prepare_folder
 from amt.preparation.onsets import MIN_CLARITY, estimate_shift, onset_strength
 
 RATE = 16000
@@ -315,7 +315,7 @@ def test_a_store_to_validate_with_nothing_and_its_programs_are_said(
     (tmp_path / "raw").mkdir()
     soundfile.write(tmp_path / "raw" / "song.wav", stems[0], RATE)
     write_midi(notes, tmp_path / "raw" / "song.mid")
-    prepare_folder(tmp_path / "raw", tmp_path / "mine", "mine", progress=False)
+    prepare_folder(tmp_path / "raw", tmp_path / "mine", "mine", StoreSettings(progress=False))
     report = check_splits(splits_of_store(SongStore.open(tmp_path / "mine")), progress=False)
     assert [(item.kind, item.place) for item in report.problems] == [("empty split", "mine/validation")]
     print_check(report)

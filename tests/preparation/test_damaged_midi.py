@@ -10,7 +10,7 @@ import soundfile
 
 from amt.data.store import SongStore
 from amt.notes import Note, write_midi
-from amt.preparation.generic import prepare_folder
+from amt.preparation.generic import Shares, StoreSettings, prepare_folder
 
 CASES = Path(__file__).parents[1] / "data" / "midi"
 REFUSED = {"d17_smpte_division": "SMPTE", "d27_division_zero": "0 ticks", "d29_empty_0_bytes": "is empty"}
@@ -28,9 +28,7 @@ def test_a_folder_of_damaged_midi(tmp_path: Path) -> None:
         shutil.copy(CASES / f"{name}.mid", source / f"{name}.mid")
     for path in list(source.glob("*.mid")):
         soundfile.write(path.with_suffix(".wav"), np.zeros(5 * 16000), 16000)
-    report = prepare_folder(
-        source, tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
-    )
+    report = prepare_folder(source, tmp_path / "out", "mine", StoreSettings(Shares(0, 0), progress=False))
     assert set(report.broken) == set(REFUSED)
     for name, words in REFUSED.items():
         assert words in report.broken[name]

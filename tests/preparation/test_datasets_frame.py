@@ -123,7 +123,7 @@ def test_all_broken_songs_are_listed_and_the_others_are_kept(
     assert "3 of 4 songs cannot be read" in said
     assert f"{source / '2004' / 'train0.wav'}: the file is missing" in said
     assert f"{source / '2004' / 'train2.midi'}: this is no MIDI file" in said
-    assert "all 1 notes start after the end of the sound (0.6 s)" in said
+    assert "all its notes (1) start after the end of the sound (0.6 s)" in said
     assert "train: found 4 songs of 962" in said
     assert not (tmp_path / "maestro").exists()
     assert main(["maestro", str(source), "--skip-broken"]) == 0
@@ -145,7 +145,7 @@ def test_limit_takes_the_first_songs_of_each_split(
     assert store.coding == "flac"
     assert store.header["licence"] == "CC BY-NC-SA 4.0"
     assert main(["maestro", str(source)]) == 0
-    assert "(the first 1 songs of each split)" in capsys.readouterr().out
+    assert "(1 song of each split)" in capsys.readouterr().out
     assert main(["maestro", str(source), "--overwrite", "--processes", "1"]) == 0
     assert SongStore.open(tmp_path / "maestro").splits == {"train": 3, "validation": 2, "test": 1}
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import struct
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,12 @@ import pytest
 import soundfile
 
 from amt.data.store import SongStore
-from amt.preparation.generic import prepare_folder, split_of
+from amt.preparation.generic import Shares, StoreSettings, prepare_folder, split_of
 from amt.preparation.write import NOTES_CUT, NOTES_DROPPED
 
 AUDIO = Path(__file__).parent.parent / "data" / "audio"
+QUIET = StoreSettings(progress=False)
+ALL_TRAIN = StoreSettings(Shares(0, 0), progress=False)
 
 
 def midi_bytes(*notes: tuple[float, float, int, int, int]) -> bytes:
@@ -58,9 +61,7 @@ def test_pairs_in_sub_folders_become_songs(tmp_path: Path) -> None:
     (source / "readme.txt").write_text("nothing")
     (source / "lonely.mid").write_bytes(MIDI)
     soundfile.write(source / "alone.wav", np.zeros(10), 16000)
-    report = prepare_folder(
-        source, tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
-    )
+    report = prepare_folder(source, tmp_path / "out", "mine", ALL_TRAIN)
     assert report.splits == {"train": 3, "validation": 0, "test": 0}
     assert sorted(report.unpaired) == ["alone.wav", "lonely.mid"]
     store = SongStore.open(tmp_path / "out")
@@ -80,11 +81,22 @@ def test_preparing_twice_writes_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         add_pair(tmp_path / "raw", name)
     for out in ("x", "y"):
-        prepare_folder(tmp_path / "raw", tmp_path / out, "mine", progress=False)
+        prepare_folder(tmp_path / "raw", tmp_path / out, "mine", QUIET)
     files = sorted(path.relative_to(tmp_path / "x") for path in (tmp_path / "x").rglob("*") if path.is_file())
     assert files == sorted(p.relative_to(tmp_path / "y") for p in (tmp_path / "y").rglob("*") if p.is_file())
     for file in files:
         assert (tmp_path / "x" / file).read_bytes() == (tmp_path / "y" / file).read_bytes()
+
+
+def test_flac_holds_the_same_samples(tmp_path: Path) -> None:
+    add_pair(tmp_path / "raw", "song")
+    stores = []
+    for flac in (False, True):
+        out = tmp_path / str(flac)
+        prepare_folder(tmp_path / "raw", out, "mine", replace(ALL_TRAIN, flac=flac))
+        stores.append(SongStore.open(out))
+    assert [store.coding for store in stores] == ["npy", "flac"]
+    np.testing.assert_array_equal(*(store.song("train", 0).stems for store in stores))
 
 
 def test_broken_files_are_counted_and_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +110,7 @@ def test_broken_files_are_counted_and_skipped(tmp_path: Path, capsys: pytest.Cap
     shutil.copy(AUDIO / "w07_no_frames.wav", source / "no_samples.wav")
     add_pair(source, "nan")
     shutil.copy(AUDIO / "w05_float32_nan_inf.wav", source / "nan.wav")
-    report = prepare_folder(source, tmp_path / "out", "mine", validation_share=0, test_share=0)
+    report = prepare_folder(source, tmp_path / "out", "mine", replace(ALL_TRAIN, progress=True))
     assert set(report.broken) == {"bad_midi", "empty_midi", "bad_audio", "no_samples"}
     assert all(name in reason for name, reason in report.broken.items())
     assert report.splits["train"] == 2
@@ -117,9 +129,7 @@ def test_notes_stay_inside_the_audio(tmp_path: Path) -> None:
     source.mkdir()
     shutil.copy(AUDIO / "w31_audio_1s.wav", source / "d31.wav")
     (source / "d31.mid").write_bytes(midi_bytes((0.0, 5.0, 60, 0, 0), (5.0, 5.5, 62, 0, 0)))
-    report = prepare_folder(
-        source, tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
-    )
+    report = prepare_folder(source, tmp_path / "out", "mine", ALL_TRAIN)
     assert report.counts == {NOTES_DROPPED: 1, NOTES_CUT: 1}
     notes = SongStore.open(tmp_path / "out").song("train", 0).notes
     assert notes["pitch"].tolist() == [60]
@@ -129,9 +139,7 @@ def test_notes_stay_inside_the_audio(tmp_path: Path) -> None:
 def test_two_audio_files_of_one_name_are_one_song_and_a_remark(tmp_path: Path) -> None:
     add_pair(tmp_path / "raw", "song")
     add_pair(tmp_path / "raw", "song", suffix=".flac")
-    report = prepare_folder(
-        tmp_path / "raw", tmp_path / "out", "mine", test_share=0, validation_share=0, progress=False
-    )
+    report = prepare_folder(tmp_path / "raw", tmp_path / "out", "mine", ALL_TRAIN)
     assert report.splits["train"] == 1
     assert any("song.wav" in remark for remark in report.remarks)
 
@@ -139,22 +147,22 @@ def test_two_audio_files_of_one_name_are_one_song_and_a_remark(tmp_path: Path) -
 def test_clear_errors_leave_nothing_behind(tmp_path: Path) -> None:
     source = tmp_path / "raw"
     with pytest.raises(ValueError, match="is no folder"):
-        prepare_folder(source, tmp_path / "out", "mine", progress=False)
+        prepare_folder(source, tmp_path / "out", "mine", QUIET)
     source.mkdir()
     (source / "lonely.mid").write_bytes(MIDI)
     with pytest.raises(ValueError, match=r"no pair .* \(1 files have no partner\)"):
-        prepare_folder(source, tmp_path / "out", "mine", progress=False)
+        prepare_folder(source, tmp_path / "out", "mine", QUIET)
     add_pair(source, "bad", midi=b"junk")
     with pytest.raises(ValueError, match=r"raw: no song can be read\n  bad: "):
-        prepare_folder(source, tmp_path / "out", "mine", progress=False)
+        prepare_folder(source, tmp_path / "out", "mine", QUIET)
     with pytest.raises(ValueError, match="leave something for training"):
-        prepare_folder(source, tmp_path / "out", "mine", validation_share=0.6, test_share=0.4, progress=False)
+        prepare_folder(source, tmp_path / "out", "mine", StoreSettings(Shares(0.6, 0.4)))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["raw"]
     add_pair(source, "good")
-    prepare_folder(source, tmp_path / "out", "mine", progress=False)
+    prepare_folder(source, tmp_path / "out", "mine", QUIET)
     with pytest.raises(ValueError, match="exists already"):
-        prepare_folder(source, tmp_path / "out", "mine", progress=False)
-    prepare_folder(source, tmp_path / "out", "mine", overwrite=True, progress=False)
+        prepare_folder(source, tmp_path / "out", "mine", QUIET)
+    prepare_folder(source, tmp_path / "out", "mine", replace(QUIET, overwrite=True))
 
 
 def test_the_split_is_a_stable_hash() -> None:
@@ -170,9 +178,7 @@ def test_the_split_is_a_stable_hash() -> None:
 def test_transcriptions_beside_the_songs_are_no_songs(tmp_path: Path) -> None:
     add_pair(tmp_path / "in", "one")
     add_pair(tmp_path / "in", "one_transcribed")
-    report = prepare_folder(
-        tmp_path / "in", tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
-    )
+    report = prepare_folder(tmp_path / "in", tmp_path / "out", "mine", ALL_TRAIN)
     assert sum(report.splits.values()) == 1
     assert any("one_transcribed.mid: left out" in line for line in report.remarks)
 
@@ -184,9 +190,7 @@ def test_hidden_folders_are_passed_over_and_links_followed_once(tmp_path: Path) 
     add_pair(tmp_path / "elsewhere" / "v1.0", "linked")
     (source / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere" / "v1.0" / "back").symlink_to(source)
-    report = prepare_folder(
-        source, tmp_path / "out", "mine", validation_share=0, test_share=0, progress=False
-    )
+    report = prepare_folder(source, tmp_path / "out", "mine", ALL_TRAIN)
     assert report.unpaired == []
     assert SongStore.open(tmp_path / "out").index("train")["song_id"].tolist() == [
         "link__v1.0__linked",
@@ -197,7 +201,7 @@ def test_hidden_folders_are_passed_over_and_links_followed_once(tmp_path: Path) 
 def test_name_of_a_preset_is_refused(tmp_path: Path) -> None:
     add_pair(tmp_path / "in", "one")
     with pytest.raises(ValueError, match="belongs to a data preset"):
-        prepare_folder(tmp_path / "in", tmp_path / "quickstart", "quickstart", progress=False)
+        prepare_folder(tmp_path / "in", tmp_path / "quickstart", "quickstart", QUIET)
     assert not (tmp_path / "quickstart").exists()
 
 
@@ -212,9 +216,11 @@ def test_empty_splits_are_named_with_a_seed_that_fills_them(
     assert report.splits == {"train": 2, "validation": 0, "test": 0}
     assert "no song fell into validation and test; 2 songs cannot fill 3 splits" in said
     assert "--overwrite --test-share 0" in said
-    prepare_folder(source, tmp_path / "two", "mine", test_share=0)
+    prepare_folder(source, tmp_path / "two", "mine", StoreSettings(Shares(test=0)))
     found = re.search(r"no song fell into validation; .* --overwrite --seed (\d+)", capsys.readouterr().err)
     assert found is not None
-    report = prepare_folder(source, tmp_path / "three", "mine", test_share=0, seed=int(found[1]))
+    report = prepare_folder(
+        source, tmp_path / "three", "mine", StoreSettings(Shares(test=0, seed=int(found[1])))
+    )
     assert report.splits == {"train": 1, "validation": 1, "test": 0}
     assert "no song" not in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -201,6 +202,19 @@ def test_a_song_listed_with_other_facts_is_another_song(published: Path, tmp_pat
     report = import_yourmt3(published, tmp_path, only=("musicnet",), progress=False)
     assert report.skipped == {}
     assert SongStore.open(tmp_path / "musicnet").splits["c"] == 1
+
+
+def test_paths_of_other_systems(published: Path, tmp_path: Path) -> None:
+    """Cases D48 and D50: a drive, backslashes, and letters that are composed otherwise than the file's."""
+    folder = published / "musicnet_yourmt3_16k"
+    for form, name in (("NFC", "chanté"), ("NFD", "größe")):
+        soundfile.write(folder / unicodedata.normalize(form, f"{name}.wav"), np.ones(RATE) / 4, RATE)
+    written = (unicodedata.normalize("NFD", "chanté"), unicodedata.normalize("NFC", "größe"))
+    start = "D:\\data\\musicnet_yourmt3_16k\\"
+    entries = [{"mix_audio_file": f"{start}{n}.wav", "notes_file": f"{start}0_notes.npy"} for n in written]
+    index(published, "musicnet_odd", [{**entry, "program": [41]} for entry in entries])
+    report = import_yourmt3(published, tmp_path, only=("musicnet",), progress=False)
+    assert report.stores["musicnet"]["odd"] == 2
 
 
 def test_a_program_that_is_no_number_is_a_problem(published: Path, tmp_path: Path) -> None:

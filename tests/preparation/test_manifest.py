@@ -15,6 +15,7 @@ from amt.data.store import SongStore
 from amt.notes import Note, write_midi
 from amt.preparation.manifest import prepare_manifest, read_manifest
 from amt.preparation.note_lists import read_note_list
+from amt.preparation.write import Shares, StoreSettings
 
 
 @pytest.fixture
@@ -30,8 +31,8 @@ def files(tmp_path: Path) -> Path:
     return folder
 
 
-def prepare(manifest: Path, out: Path, **rest: object) -> SongStore:
-    prepare_manifest(manifest, out, "mine", progress=False, **rest)  # type: ignore[arg-type]
+def prepare(manifest: Path, out: Path, shares: Shares | None = None) -> SongStore:
+    prepare_manifest(manifest, out, "mine", StoreSettings(shares or Shares(), progress=False))
     store = SongStore.open(out)
     store.check()
     return store
@@ -131,7 +132,7 @@ def test_notes_in_the_manifest_are_problems_of_the_manifest(files: Path) -> None
 def test_songs_without_a_split_are_dealt_out(files: Path, tmp_path: Path) -> None:
     lines = [f"song{i},mix.wav,mix.mid" for i in range(12)]
     (files / "songs.csv").write_text("\n".join(["id,audio,midi", *lines]))
-    store = prepare(files / "songs.csv", tmp_path / "out", validation_share=0.5, test_share=0)
+    store = prepare(files / "songs.csv", tmp_path / "out", Shares(0.5, 0))
     assert store.splits["train"] + store.splits["validation"] == 12
     assert store.splits["validation"] > 1
 
@@ -201,7 +202,7 @@ def test_songs_that_cannot_be_read_are_named_and_left_out(files: Path, tmp_path:
     (files / "songs.csv").write_text(
         "id;split;audio;midi;notes\nbad;train;mix.wav;mix.mid;\ngood;train;voice.wav;;notes.csv\n"
     )
-    report = prepare_manifest(files / "songs.csv", tmp_path / "out", "mine", progress=False)
+    report = prepare_manifest(files / "songs.csv", tmp_path / "out", "mine", StoreSettings(progress=False))
     assert list(report.broken) == ["bad"]
     assert "mix.wav" in report.broken["bad"]
     assert SongStore.open(tmp_path / "out").splits["train"] == 1

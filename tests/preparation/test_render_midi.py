@@ -12,6 +12,7 @@ from amt.data.store import SongStore
 from amt.notes import Note, write_midi
 from amt.notes.note import NoteArray, note_programs
 from amt.preparation.render_midi import prepare_midi
+from amt.preparation.write import Shares, StoreSettings
 
 
 def beep(notes: NoteArray, seed: int) -> tuple[list[npt.NDArray[np.float64]], list[int], NoteArray]:
@@ -34,8 +35,8 @@ def test_each_program_is_a_stem(tmp_path: Path) -> None:
     (raw / "junk.mid").write_bytes(b"junk")
     (raw / "a_transcribed.mid").write_bytes((raw / "a.mid").read_bytes())
     write_midi([Note(1900, 1901, 60)], raw / "long.mid")
-    shares = {"validation_share": 0.0, "test_share": 0.0}
-    report = prepare_midi(raw, tmp_path / "out", "mine", beep, licence="CC0", progress=False, **shares)
+    settings = StoreSettings(Shares(0, 0), progress=False)
+    report = prepare_midi(raw, tmp_path / "out", "mine", beep, settings, licence="CC0")
     assert set(report.broken) == {"empty", "junk", "long", "unplayable"}
     assert "none of its 1 notes can be played" in report.broken["unplayable"]
     assert "nothing to play" in report.broken["empty"]
@@ -52,17 +53,21 @@ def test_each_program_is_a_stem(tmp_path: Path) -> None:
     peak = np.abs(song.stems.astype(np.int64).sum(axis=0)).max()
     assert peak <= 0.95 * 32768 + 3, "the sum does not clip"
     assert store.song("train", 1).song_id == "sub__b"
-    prepare_midi(raw, tmp_path / "all one", "mine", beep, program=100, progress=False, **shares)
+    prepare_midi(raw, tmp_path / "all one", "mine", beep, settings, program=100)
     assert SongStore.open(tmp_path / "all one").song("train", 0).stem_programs == [[100], [128]]
 
 
 def test_mistakes_are_said(tmp_path: Path) -> None:
+    quiet = StoreSettings(progress=False)
     with pytest.raises(ValueError, match="is no folder"):
-        prepare_midi(tmp_path / "none", tmp_path / "out", "mine", beep, progress=False)
+        prepare_midi(tmp_path / "none", tmp_path / "out", "mine", beep, quiet)
     with pytest.raises(ValueError, match="no MIDI file found"):
-        prepare_midi(tmp_path, tmp_path / "out", "mine", beep, progress=False)
+        prepare_midi(tmp_path, tmp_path / "out", "mine", beep, quiet)
     with pytest.raises(ValueError, match="belongs to a data preset"):
-        prepare_midi(tmp_path, tmp_path / "out", "quickstart", beep, progress=False)
+        prepare_midi(tmp_path, tmp_path / "out", "quickstart", beep, quiet)
     for program in (-1, 129):
         with pytest.raises(ValueError, match=f"program {program} must lie in 0 to 127"):
-            prepare_midi(tmp_path, tmp_path / "out", "mine", beep, program=program, progress=False)
+            prepare_midi(tmp_path, tmp_path / "out", "mine", beep, quiet, program=program)
+    write_midi([Note(0.1, 0.5, 60)], tmp_path / "a.mid")
+    with pytest.raises(ValueError, match="instruments play at 16000 Hz, not at 22050 Hz"):
+        prepare_midi(tmp_path, tmp_path / "out", "mine", beep, StoreSettings(sample_rate=22050))

@@ -10,7 +10,7 @@ import soundfile
 
 from amt.data.store import SongStore
 from amt.notes import Note, write_midi
-from amt.preparation.generic import prepare_folder
+from amt.preparation.generic import Shares, StoreSettings, prepare_folder
 from amt.preparation.stem_names import programs_of_name
 from amt.preparation.write import PreparationReport
 
@@ -30,10 +30,8 @@ def prepare(source: Path, out: Path, **rest: object) -> tuple[PreparationReport,
         source,
         out,
         "mine",
-        validation_share=0,
-        test_share=0,
+        StoreSettings(Shares(0, 0), progress=False),
         stems=True,
-        progress=False,
         **rest,  # type: ignore[arg-type]
     )
     store = SongStore.open(out)

@@ -211,8 +211,8 @@ def test_an_unfair_comparison_says_so(run: TestRun) -> None:
     plain["sets"][0]["labels_sha256"] = "0" * 64
     plain["conventions"]["onset_tolerance"] = 0.1
     remarks = compare_results(a, stored_result(plain)).remarks
-    assert any("1 songs were scored by one of the two only" in remark for remark in remarks)
-    assert any("audio of 1 songs differs" in remark and "song1" in remark for remark in remarks)
+    assert any("1 song was scored by one of the two only" in remark for remark in remarks)
+    assert any("audio of 1 song differs" in remark and "song1" in remark for remark in remarks)
     assert any(f"different notes or songs of {plain['sets'][0]['name']}" in remark for remark in remarks)
     assert any("onset_tolerance differs: 0.05 and 0.1" in remark for remark in remarks)
     plain["songs"] = []
@@ -228,7 +228,7 @@ def test_the_tables_say_the_same_as_the_json(run: TestRun) -> None:
     assert re.search(rf"onset F1 +{metric.value:.3f} +{metric.low:.3f} to {metric.high:.3f}", said)
     for words in (
         "4 songs, 212 notes",
-        "48 s, 28 windows, 6 malformed tokens dropped",
+        "48 s, 28 windows, 6 tokens made no note and were left out",
         "Piano",
         "octave off",
     ):
@@ -273,3 +273,25 @@ def test_long_songs_are_shown_where_the_errors_are() -> None:
     assert cut.reference[-1].offset == 10.0
     same = Example("right", item.audio, 100, reference[:50], reference[:50], 1.0)
     assert worst_part(same, 30.0) == 0.0, "without errors where most notes are"
+
+
+def test_one_song_has_no_interval(noisy: Any, band_set: ScoredSet, tmp_path: Path) -> None:
+    """Nothing can be drawn from one song: neither tables nor page show an interval of one number."""
+    one = run_test(noisy, [band_set], TestPlan(max_songs=1), tmp_path)
+    console = Console(file=io.StringIO(), width=110)
+    print_result(one.result, console)
+    said = console.file.getvalue()
+    assert "1 song, " in said
+    assert re.search(r"onset F1 +\d\.\d{3} +one song: no interval ", said)
+    assert not re.search(r"\d\.\d{3} to \d\.\d{3}", said)
+    write_result_page(tmp_path / "report.html", one)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "1 song of 1 set" in text
+    assert 'class="spread"' not in text
+    stored = stored_result(one.result.to_dict())
+    console = Console(file=io.StringIO(), width=110)
+    print_comparison(compare_results(stored, stored), console)
+    said = console.file.getvalue()
+    assert "1 song in common" in said
+    assert "one song: no interval" in said
+    assert "resamples" not in said

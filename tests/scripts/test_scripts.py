@@ -109,12 +109,20 @@ def test_bash_4_knows_all_that_is_used(script: Path) -> None:
         assert re.search(rf"^{array}=\(\n    \S", text, re.MULTILINE), f"{array} may be empty"
 
 
+HEAD = (
+    'source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}" 2>/dev/null '
+    '|| echo "${BASH_SOURCE[0]}")")/common.sh"'
+)
+"""The line that finds ``common.sh``, also behind a link."""
+
+
 @pytest.mark.parametrize("script", RUNNABLE, ids=lambda path: path.name)
 def test_form(script: Path) -> None:
     lines = script.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "#!/usr/bin/env bash"
     assert lines[1].startswith("# 修改：")
     assert lines[2] == "set -euo pipefail"
+    assert lines[3] == HEAD
     assert lines[-1] == 'exec "${PYTHON}" train.py "${args[@]}" "$@"'
     assert os.access(script, os.X_OK)
     assert sum(line == "args=(" for line in lines) == 1
@@ -301,6 +309,54 @@ def test_from_another_folder_and_a_path_with_spaces(copy: Path, tmp_path: Path) 
     inside = run(Path("train_mc13.sh"), cwd=copy / "train_scripts", AMT_DRY_RUN="1")
     assert inside.stdout == done.stdout
     assert shlex.split(done.stdout)[0] == "cd"
+
+
+def test_through_links_to_a_script_and_to_its_folder(copy: Path, tmp_path: Path) -> None:
+    script = copy / "train_scripts" / "train_mc13.sh"
+    wanted = dry(script)
+    bin_folder = tmp_path / "my bin"
+    bin_folder.mkdir()
+    first, second, folder = bin_folder / "first", bin_folder / "train", tmp_path / "scripts"
+    first.symlink_to(script)
+    second.symlink_to("first")
+    folder.symlink_to(copy / "train_scripts")
+    for path in (first, second, folder / "train_mc13.sh"):
+        assert dry(path, cwd=tmp_path) == wanted
+    with_path = {"PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "AMT_DRY_RUN": "1"}
+    done = subprocess.run(
+        ["train"],
+        env={**os.environ, **with_path, "AMT_PYTHON": sys.executable},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert words_of(done.stdout) == wanted, done.stderr
+
+
+def test_where_readlink_is_missing_a_plain_path_still_works(copy: Path, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "dirname", "basename"):
+        (tools / name).symlink_to(shutil.which(name) or "")
+    script = copy / "train_scripts" / "train_mc13.sh"
+    done = run(script, AMT_DRY_RUN="1", PATH=str(tools))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert words_of(done.stdout) == dry(script)
+
+
+def test_start_weights_of_another_run(copy: Path, tmp_path: Path) -> None:
+    """Where there is no such run the word is a file that is missing."""
+    script = copy / "train_scripts" / "train_mc13.sh"
+    missing = run(script, AMT_DRY_RUN="1", AMT_INIT_CKPT="old run@v2@best")
+    assert "--init-ckpt" not in missing.stdout
+    assert missing.stderr == "修改：未找到 init ckpt=old run@v2@best，自动清空并从头训练。\n"
+    for folder in (copy / "logs", tmp_path / "my logs"):
+        (folder / "ymt3" / "old run@v2" / "checkpoints").mkdir(parents=True)
+    for env in ({}, {"AMT_LOG_DIR": "my logs"}, {"AMT_LOG_DIR": "~/my logs", "HOME": str(tmp_path)}):
+        words = dry(script, cwd=tmp_path, AMT_INIT_CKPT="old run@v2@best", **env)
+        assert words[words.index("--init-ckpt") + 1] == "old run@v2@best"
 
 
 def test_a_search_path_of_cd_changes_nothing(copy: Path) -> None:

@@ -111,8 +111,10 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     monkeypatch.setattr(tempfile, "tempdir", str(home))
     running: list[tuple[Server, threading.Thread]] = []
 
-    def begin(transcriber: Any, limits: Limits | None = None, **settings: Any) -> Client:
-        server = Server(transcriber, limits=limits, say=lambda line: None, **settings)
+    def begin(transcriber: Any = None, limits: Limits | None = None, **settings: Any) -> Client:
+        server = Server(limits=limits, say=lambda line: None, **settings)
+        if transcriber is not None:
+            server.use(transcriber)
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         running.append((server, thread))

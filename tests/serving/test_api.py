@@ -487,15 +487,25 @@ def test_too_many_connections_are_turned_away(
         line.close()
 
 
-def test_where_nobody_can_listen(start: Start, writer: SongTranscriber) -> None:
-    client = start(writer)
-    port = client.server.server_port
-    with pytest.raises(ValueError, match=f"port {port} .*--port"):
-        Server(writer, port=port)
-    with pytest.raises(ValueError, match="port 70000"):
-        Server(writer, port=70000)
+def test_before_the_model_is_loaded(start: Start, writer: SongTranscriber) -> None:
+    client = start()
+    assert client("GET", "/").status == 200
+    for answer in (client("GET", "/api/info"), client("POST", "/api/transcribe", b"RIFF")):
+        assert answer.status == 503
+        assert answer.error == "the model is being loaded; try again in a moment"
+        assert answer.headers["Retry-After"] == "1"
+    client.server.use(writer)
+    assert client("GET", "/api/info").json["task"] == writer.experiment.task
+
+
+def test_where_nobody_can_listen(start: Start) -> None:
+    port = start().server.server_port
+    with pytest.raises(ValueError, match=f"^port {port} of 127.0.0.1 is taken.*--port"):
+        Server(port=port)
+    with pytest.raises(ValueError, match=r"port 70000.*--port"):
+        Server(port=70000)
     with pytest.raises(ValueError, match="no-such-host"):
-        Server(writer, host="no-such-host.invalid")
+        Server(host="no-such-host.invalid")
 
 
 def test_addresses_to_open(start: Start, writer: SongTranscriber) -> None:

@@ -6,12 +6,17 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
+
+from amt.cli.serve import main
+from amt.inference import SongTranscriber
+from amt.serving.server import Server, serve
 
 SECONDS = 300.0
 
@@ -33,6 +38,8 @@ def test_the_command_serves_and_leaves_nothing(log_dir: Path, tmp_path: Path, nu
     )
     try:
         assert process.stdout is not None
+        first = process.stdout.readline()
+        assert re.fullmatch(r"listening at http://127\.0\.0\.1:\d+/ and loading .*last\.ckpt\n", first)
         assert "weights loaded" in process.stdout.readline()
         found = re.fullmatch(
             r"open (http://127\.0\.0\.1:\d+/) in a browser; Ctrl-C ends it\n", process.stdout.readline()
@@ -49,3 +56,43 @@ def test_the_command_serves_and_leaves_nothing(log_dir: Path, tmp_path: Path, nu
     assert process.returncode == 0
     assert said == "stopping\n"
     assert not folder.exists()
+
+
+def must_not_load(*_: object, **__: object) -> SongTranscriber:
+    raise AssertionError("a model is loaded")
+
+
+def test_a_port_that_is_taken_is_told_before_the_model_is_loaded(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("amt.inference.load_transcriber", must_not_load, raising=False)
+    monkeypatch.setenv("AMT_LOG_DIR", str(log_dir))
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        assert main(["lively@last.ckpt", "--port", str(port)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: port {port} of 127.0.0.1 is taken")
+    assert "--port" in err
+    assert main(["nobody@last.ckpt", "--port", "0"]) == 2
+    assert "nobody" in capsys.readouterr().err
+
+
+def test_what_ends_the_loading_ends_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def fail() -> SongTranscriber:
+        raise ValueError("the weights do not fit")
+
+    def interrupt() -> SongTranscriber:
+        raise KeyboardInterrupt
+
+    server = Server()
+    with pytest.raises(ValueError, match="do not fit"):
+        serve(server, fail)
+    port = server.server_port
+    assert serve(Server(port=port), interrupt) == 0, "its port is free again"
+    assert capsys.readouterr().err == "stopping\n"
+    assert list(tmp_path.iterdir()) == []

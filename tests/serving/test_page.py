@@ -240,12 +240,14 @@ def test_a_late_answer_does_not_bring_back_a_removed_song(
     browser.choose(song, "#file")
     browser.until(DONE)
     browser.value(
-        "window.late = []; const ask = window.fetch; let release;"
-        "const gone = new Promise(go => (release = go));"
+        "window.late = []; const ask = window.fetch; let answered, release;"
+        "const asked = new Promise(go => (answered = go)), gone = new Promise(go => (release = go));"
         "window.fetch = async (...request) => {"
+        "  const removes = request[1]?.method === 'DELETE';"
+        "  if (removes) await asked;"
         "  const answer = await ask(...request);"
-        "  if (request[1]?.method === 'DELETE') setTimeout(release, 200);"
-        "  else { await gone; late.push(answer.status); }"
+        "  if (removes) setTimeout(release, 200);"
+        "  else { answered(); await gone; late.push(answer.status); }"
         "  return answer; }; 0"
     )
     browser.click("#cancel")
@@ -273,19 +275,15 @@ def test_nothing_stands_out_of_the_window(
     assert unnamed == [], "everything that can be used has a name"
 
 
-def test_a_file_may_be_chosen_before_the_page_knows_the_model(
+def test_a_file_may_be_chosen_before_the_model_is_loaded(
     start: Start, writer: SongTranscriber, browser: Browser, song: Path
 ) -> None:
-    client = start(writer)
-    slow = (
-        "const send = fetch; window.fetch = async (address, ...more) => {"
-        " if (String(address).endsWith('/api/info')) await new Promise((go) => (window.letGo = go));"
-        " return send(address, ...more); }"
-    )
-    browser("Page.addScriptToEvaluateOnNewDocument", source=slow)
+    client = start()
     browser.open(client.server.url)
-    browser.until("typeof letGo === 'function'")
+    browser.until("document.querySelector('#model').textContent === 'The model is being loaded …'")
     browser.choose(song, "#file")
-    browser.value("void setTimeout(letGo, 300)")
+    browser.until("document.querySelector('#bounds').textContent.startsWith('a song é.wav is sent as soon')")
+    client.server.use(writer)
     browser.until(DONE)
+    assert "minutes" in text(browser, "#bounds"), "it says what it takes, now that it knows"
     assert browser.value("document.querySelector('#problem').hidden")

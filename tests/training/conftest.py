@@ -1,16 +1,5 @@
-"""The tiny run as fixtures."""
+"""The tiny run and its store."""
 
-import pytest
+from tiny_fixtures import sines, tiny
 
-from script_loading import load_tiny
-
-
-@pytest.fixture(scope="session")
-def tiny():
-    return load_tiny()
-
-
-@pytest.fixture(scope="session")
-def sines(tiny, tmp_path_factory):
-    """Data folder with the store ``sines``."""
-    return tiny.make_store(tmp_path_factory.mktemp("data"))
+__all__ = ["sines", "tiny"]

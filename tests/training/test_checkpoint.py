@@ -342,16 +342,36 @@ def test_a_signal_saves_stops_and_validates_no_more(tmp_path: Path) -> None:
 
 
 def test_a_second_ctrl_c_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    memory = SignalMemory()
+    memory = SignalMemory(lambda: "what is kept")
     memory.install()
     try:
         os.kill(os.getpid(), signal.SIGINT)
         assert memory.received == signal.SIGINT
-        assert "once more" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert said.startswith("\nCtrl-C: "), "on a line of its own, whatever stood there"
+        assert said.endswith("once more stops at once: what is kept\n")
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     finally:
         memory.restore()
+
+
+def test_what_is_kept_is_that_of_the_last_whole_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, said = TinyModule(), []
+    step = TinyModule.training_step
+
+    def training_step(self, *args):
+        said.append(self.trainer.checkpoint_callback.what_is_kept())
+        return step(self, *args)
+
+    monkeypatch.setattr(TinyModule, "training_step", training_step)
+    config = CheckpointConfig(save_every_n_train_steps=2)
+    fit(tmp_path, module, 3, vit=10, config=config)
+    nothing, saved = "nothing is saved yet; the same command starts again", "the state of step 2 is saved; "
+    assert said[:2] == [nothing, nothing]
+    assert said[2].startswith(saved)
+    fit(tmp_path, TinyModule(), 4, vit=10, config=config, resume=last(tmp_path))
+    assert said[3].startswith("the state of step 3 is saved; "), "the file that was resumed"
 
 
 def test_a_raised_limit_goes_on_from_the_exact_step(tmp_path: Path) -> None:

@@ -22,13 +22,19 @@ def line(tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str
     return ["tiny", "--config", str(tmp_path / "tiny.yaml"), "--dry-run"]
 
 
-def test_one_step_and_no_file(line: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_step_and_no_file(
+    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AMT_FAULTHANDLER_LOG_DIR", str(tmp_path / "stacks"))
     assert main([*line, "--ema", "0.9", "--tensorboard", "true"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("run: SCRATCH")
     assert "dry run: everything is built, step 1 took" in out
     assert "nothing was written" in out
+    assert "data: trains on sines (2 songs, 0.1 min); validates on sines (1 song)\n" in out
+    assert "global batch 4 segments = 1 rank x 2 x 2 batches" in out
     assert not (tmp_path / "logs").exists()
+    assert not (tmp_path / "stacks").exists()
 
 
 def test_on_a_run_that_exists(line: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,5 +73,35 @@ def test_on_a_run_whose_last_validation_is_missing(
     (checkpoints / "last.ckpt").write_bytes(before_validation)
     capsys.readouterr()
     assert main([*line, "-it", "2", "-vit", "2"]) == 0
-    assert "finished" in capsys.readouterr().out
+    assert "only the validation of step 2 is left" in capsys.readouterr().out
     assert [path.name for path in checkpoints.iterdir()] == ["last.ckpt"]
+    assert main([*line[:-1], "-it", "2", "-vit", "2"]) == 0
+    *_, before, end = capsys.readouterr().out.splitlines()
+    assert before.startswith("run: stopped at step 2")
+    assert end == "run: finished at step 2 of -it 2; to go on give -it more than 2"
+
+
+def test_a_run_that_is_finished_says_so_last(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    short = [*line[:-1], "-se", "4", "-it", "-1", "-e", "2"]  # an epoch is a step
+    assert main(short) == 0
+    capsys.readouterr()
+    assert main(short) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "run: finished, already at step 2 of -e 2 (2 steps): nothing is trained and no file changed; to go "
+        "on give more epochs with -e, or -it more than 2"
+    )
+    timed = [*line[:-1], "-it", "-1", "--max-minutes", "0.0001"]
+    assert main(timed) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("; to go on give --max-minutes more than 0.0001")
+
+
+def test_nothing_to_learn_is_said_at_the_start_and_last(
+    line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remark = "nothing to learn: the task transcribes none of the notes"
+    monkeypatch.setattr("amt.data.module.class_remarks", lambda *_: [remark])
+    assert main([*line[:-1], "-it", "1", "-vit", "1"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said.count(remark) == 2
+    assert said[-1] == remark
+    assert said.index(remark) > next(n for n, text in enumerate(said) if text.startswith("memory: "))

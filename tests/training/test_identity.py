@@ -78,6 +78,38 @@ def test_init_ckpt_is_a_warm_start(folder: Path, tmp_path: Path) -> None:
             decide_run(folder, "exp", None, init_ckpt=bad)
 
 
+def test_init_ckpt_may_be_a_checkpoint_of_another_run(folder: Path, tmp_path: Path) -> None:
+    logs = folder.parent.parent
+    teacher = ckpt(folder.parent / "teacher", "last.ckpt")
+    top = save(teacher.with_name(BEST), 9)
+    with pytest.raises(ValueError, match="--init-ckpt teacher@best: teacher has no best checkpoint yet"):
+        decide_run(folder, "exp", None, init_ckpt="teacher@best")
+    callbacks = {"CustomModelCheckpoint": {"ranking": [[BEST, 0.7864, 9]]}}
+    save(teacher, 10, callbacks=callbacks)
+    save(ckpt(logs / "another" / "teacher", "last.ckpt"), 3)  # the run's own project comes first
+    for name, path in (("best", top), ("last", teacher), ("last.ckpt", teacher)):
+        decision = decide_run(folder, "exp", None, init_ckpt=f"teacher@{name}")
+        assert (decision.kind, decision.checkpoint) == ("warm", path)
+    stranger = save(ckpt(logs / "another" / "stranger", "last.ckpt"), 3)
+    assert decide_run(folder, "exp", None, init_ckpt="stranger@last").checkpoint == stranger
+    with pytest.raises(ValueError, match="--init-ckpt nobody@best: no run 'nobody'"):
+        decide_run(folder, "exp", None, init_ckpt="nobody@best")
+    with pytest.raises(ValueError, match="does not exist"):
+        decide_run(folder, "exp", None, init_ckpt=str(tmp_path / "me@home" / "gone.ckpt"))
+    at = save(tmp_path / "a@b.ckpt", 3)
+    assert decide_run(folder, "exp", None, init_ckpt=str(at)).checkpoint == at
+
+
+def test_best_can_be_resumed_where_nothing_goes_on_from_it(folder: Path) -> None:
+    top = save(ckpt(folder, BEST), 9)
+    callbacks = {"CustomModelCheckpoint": {"ranking": [[BEST, 0.7864, 9]]}}
+    save(ckpt(folder, "last.ckpt"), 9, callbacks=callbacks)
+    assert decide_run(folder, "exp", "best").checkpoint == top
+    save(ckpt(folder, "last.ckpt"), 12, callbacks=callbacks)
+    with pytest.raises(ValueError, match=r"exp@best is at step 9, and last\.ckpt .* AMT_ALLOW_REWIND=1"):
+        decide_run(folder, "exp", "best")
+
+
 def test_force_scratch_acts_once(folder: Path, tmp_path: Path) -> None:
     save(ckpt(folder, "last.ckpt"), 10)
     forced = decide_run(folder, "exp", None, force_scratch=True)
@@ -296,9 +328,16 @@ def test_nothing_to_do_has_its_exit_status(capsys: pytest.CaptureFixture[str]) -
     assert validate_resume_max_steps(5000, -1) is None
     assert capsys.readouterr().out == ""
     assert validate_resume_max_steps(5000, 5000) == 0
-    assert "already at step 5000" in capsys.readouterr().out
+    assert capsys.readouterr().out == (
+        "run: finished, already at step 5000 of -it 5000: nothing is trained and no file changed; to go on "
+        "give -it more than 5000\n"
+    )
     assert validate_resume_max_steps(5000, 4000) == 2
     assert "more than 5000" in capsys.readouterr().err
+    assert validate_resume_max_steps(5000, 5000, epochs=2) == 0
+    said = capsys.readouterr().out
+    assert "of -e 2 (5000 steps)" in said
+    assert said.endswith("to go on give more epochs with -e, or -it more than 5000\n")
 
 
 def test_identity_needs_no_torch() -> None:

@@ -10,6 +10,7 @@ from .table import (
     get_preset,
     get_single_preset,
     list_presets,
+    list_stores,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "get_preset",
     "get_single_preset",
     "list_presets",
+    "list_stores",
 ]

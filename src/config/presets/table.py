@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..names import unknown_name
+from ..names import did_you_mean, nearest
 from . import drums, mixtures, pitched, private, quickstart, singing, yourmt3_mixes
 from .records import EvaluationSet, MultiPreset, SinglePreset
 
@@ -19,9 +19,20 @@ MULTI_PRESETS: dict[str, MultiPreset] = {p.name: p for family in _MULTI for p in
 """Name to multi preset."""
 
 
+_NEAR = 5
+"""Most near names that an error offers."""
+
+
 def list_presets() -> list[str]:
     """Names of all presets of both tables, sorted."""
     return sorted({*SINGLE_PRESETS, *MULTI_PRESETS})
+
+
+def list_stores(data_home: Path | None) -> list[str]:
+    """Names of the stores that are prepared in a data folder, sorted."""
+    if data_home is None or not data_home.is_dir():
+        return []
+    return sorted(item.parent.name for item in data_home.glob("*/store.json"))
 
 
 def add_preset(preset: SinglePreset | MultiPreset) -> None:
@@ -51,7 +62,7 @@ def get_preset(name: str, data_home: Path | None = None) -> SinglePreset | Multi
     ``train``, ``validation`` and ``test`` play their parts, as far as they hold songs.
 
     Raises:
-        ValueError: for an unknown name; the message names the near ones.
+        ValueError: for an unknown name; the message names the near ones and the prepared stores.
     """
     if name in MULTI_PRESETS:
         return MULTI_PRESETS[name]
@@ -61,10 +72,14 @@ def get_preset(name: str, data_home: Path | None = None) -> SinglePreset | Multi
         preset = _store_preset(name, data_home)
         if preset is not None:
             return preset
-    known = set(list_presets())
-    if data_home is not None and data_home.is_dir():
-        known |= {item.parent.name for item in data_home.glob("*/store.json")}
-    raise unknown_name("data preset or prepared store", name, known)
+    stores = list_stores(data_home)
+    close = nearest(name, {*list_presets(), *stores}, count=_NEAR)
+    hint = f"{did_you_mean(close)} " if close else ""
+    if data_home is not None:
+        hint += f"in {data_home} there is {', '.join(stores) or 'no data set'}; "
+    raise ValueError(
+        f"unknown data preset or prepared store {name!r}; {hint}amt-prepare list shows all names"
+    )
 
 
 def combine_presets(names: Sequence[str], data_home: Path | None = None) -> MultiPreset:
@@ -103,7 +118,12 @@ def apply_excluded_presets(preset: MultiPreset, excluded: Sequence[str]) -> Mult
     """
     for name in excluded:
         if name not in preset.presets and name not in SINGLE_PRESETS:
-            raise unknown_name("data preset in AMT_EXCLUDE_PRESETS", name, {*preset.presets, *SINGLE_PRESETS})
+            close = nearest(name, {*preset.presets, *SINGLE_PRESETS}, count=_NEAR)
+            hint = f"{did_you_mean(close)} " if close else ""
+            raise ValueError(
+                f"unknown data preset in AMT_EXCLUDE_PRESETS {name!r}; {hint}this run has "
+                f"{', '.join(preset.presets)}"
+            )
     kept = [i for i, name in enumerate(preset.presets) if name not in excluded]
     if not kept:
         raise ValueError(

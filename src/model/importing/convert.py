@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...config import Experiment
 from ...config.leaves import replace_leaves
-from ...config.names import listing
+from ...config.names import counted, listing
 from ...config.published_models import PUBLISHED_MODELS, get_published_model
 from ...tokenizer import NoteTokenizer
 from ..build import build_from
@@ -90,7 +90,7 @@ def convert_checkpoint(
     experiment = dataclasses.replace(experiment, exp_id=dst.name.removesuffix(".ckpt") or "converted")
     say(f"{src.name} is {_kind(experiment, found)}")
     weights, num_computed = own_weights(foreign, experiment)
-    say(f"{len(weights)} weights fit, {num_computed} computed tensors are as published")
+    say(f"{len(weights)} weights fit, {counted(num_computed, 'computed tensor')} as published")
     model = blank_network(experiment)
     load_weights(model, weights, src)
     state = {WEIGHTS_PREFIX + name: value for name, value in model.state_dict().items()}

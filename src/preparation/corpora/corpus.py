@@ -186,7 +186,7 @@ def load_song(stems: Sequence[Stem], labels: Labels, meta: Mapping[str, Any], sa
     fitted, dropped, cut = fit_notes(notes, length / sample_rate)
     if len(notes) and not len(fitted):
         raise ValueError(
-            f"{meta['source']}: all {len(notes)} notes start after the end of the sound "
+            f"{meta['source']}: all its notes ({len(notes)}) start after the end of the sound "
             f"({length / sample_rate:.1f} s): the sound and the notes are not of one song"
         )
     noted = tuple(sorted(set(note_programs(fitted).tolist())))

@@ -28,6 +28,7 @@ from ...model.checkpoint_header import (
 from ...model.checkpoint_names import LAST_NAME
 from ...model.checkpoint_write import CheckpointWriteError, write_text
 from ..checkpoint_io import copy_file
+from ..interrupts import what_is_kept
 from ..run_folder import remove_stale_temporaries
 from ..signals import SignalMemory
 from .ranking import Ranking, Row, check_template_names, file_name, scores_in_names, validate_template
@@ -81,15 +82,20 @@ class CustomModelCheckpoint(Checkpoint):
         self._restored = False
         self._seen_step = -1
         self._saved_at: tuple[int, int] | None = None
+        self._whole_step: int | None = None  # of the last save that did not fail
         self._monitor_seen = False
         self._in_validation = False
         self._known_keys: set[str] = set()
-        self._signals = SignalMemory()
+        self._signals = SignalMemory(self.what_is_kept)
 
     @property
     def received_signal(self) -> signal.Signals | None:
         """The signal that this process got, if any."""
         return self._signals.received
+
+    def what_is_kept(self) -> str:
+        """What is left of the run when it ends at this moment, in words."""
+        return what_is_kept(self._whole_step)
 
     @property
     def state_key(self) -> str:
@@ -158,6 +164,7 @@ class CustomModelCheckpoint(Checkpoint):
         self._seen_step = step
         if step > 0:
             self._saved_at = (step, self.last_validated_step)
+            self._whole_step = step
             self._resume_ranking(trainer.is_global_zero)
         if step > 0 and not self._lineage:
             self._lineage = [("unknown", 0)]
@@ -266,6 +273,7 @@ class CustomModelCheckpoint(Checkpoint):
                 self._report(step, error)
                 return
             self.last_error = None
+            self._whole_step = step
         if trainer.is_global_zero and self.last_error is None:
             self._finish(trainer, step, names, before[0])
 

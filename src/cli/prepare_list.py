@@ -1,0 +1,64 @@
+"""``prepare.py list``: the data sets that are prepared, and the presets."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+from ..config.environment import Environment
+from ..config.names import counted
+from ..config.presets import (
+    combine_presets,
+    get_single_preset,
+    list_presets,
+    list_stores,
+)
+from .command import EXIT_OK
+from .parser import WIDTH, CommandLine, UsageError, format_help
+from .prepare_common import HELP
+
+LIST_OPTIONS = (HELP,)
+
+
+def run_list(command: CommandLine, environment: Environment) -> int:
+    """Run ``prepare.py list``."""
+    if command.has("--help"):
+        intro = "List the data sets that are prepared in the data folder, and every preset."
+        print(format_help("prepare.py list", intro, LIST_OPTIONS, {}, ("options",)), end="")
+        return EXIT_OK
+    if command.words:
+        raise UsageError(f"list takes no word like {command.words[0]!r}")
+    home = environment.data_home
+    stores = list_stores(home)
+    print(f"prepared in {home}, each of them a name for -d:")
+    wide = max(map(len, stores), default=0)
+    for name in stores:
+        print(f"  {name:<{wide}}  {_splits(home / name)}")
+    if not stores:
+        print("  nothing")
+    ready = [name for name in list_presets() if _is_ready(name, home)]
+    for title, names in (
+        ("presets whose data is prepared:", ready),
+        ("presets whose data is not (-d NAME says what is missing):", sorted({*list_presets()} - {*ready})),
+    ):
+        print(title)
+        text = "  ".join(names) or "none"
+        lines = textwrap.wrap(text, WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+        print(textwrap.indent("\n".join(lines), "  "))
+    return EXIT_OK
+
+
+def _is_ready(preset: str, home: Path) -> bool:
+    """Whether every store of a preset is there."""
+    members = combine_presets([preset], home).presets
+    return all((home / get_single_preset(name, home).store / "store.json").is_file() for name in members)
+
+
+def _splits(store: Path) -> str:
+    """How many songs each split of a store has."""
+    try:
+        splits = json.loads((store / "store.json").read_text(encoding="utf-8-sig"))["splits"]
+        return ", ".join(f"{name} {counted(int(facts['songs']), 'song')}" for name, facts in splits.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "store.json cannot be read; amt-prepare check says more"

@@ -1,0 +1,65 @@
+"""``prepare.py list``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from amt.cli.prepare import main
+from amt.config.presets import MULTI_PRESETS, get_single_preset, list_presets
+
+
+def make_store(folder: Path, **songs: int) -> None:
+    folder.mkdir(parents=True)
+    splits = {split: {"songs": count} for split, count in songs.items()}
+    (folder / "store.json").write_text(json.dumps({"splits": splits}), encoding="utf-8")
+
+
+def listed(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], set[str], set[str]]:
+    """The lines about stores, the presets that are ready, and the others."""
+    assert main(["list"]) == 0
+    stores, _, rest = capsys.readouterr().out.partition("presets whose data is prepared:\n")
+    ready, _, others = rest.partition("presets whose data is not")
+    return stores.splitlines()[1:], set(ready.split()), set(others.partition(":\n")[2].split())
+
+
+def test_stores_and_presets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path))
+    assert listed(capsys) == (["  nothing"], {"none"}, set(list_presets()))
+    make_store(tmp_path / "mine", train=3, test=1)
+    make_store(tmp_path / "quickstart", train=100)
+    (tmp_path / "spoilt").mkdir()
+    (tmp_path / "spoilt" / "store.json").write_text("{", encoding="utf-8")
+    stores, ready, others = listed(capsys)
+    assert stores == [
+        "  mine        train 3 songs, test 1 song",
+        "  quickstart  train 100 songs",
+        "  spoilt      store.json cannot be read; amt-prepare check says more",
+    ]
+    assert ready == {"quickstart"}
+    assert ready | others == set(list_presets())
+
+
+def test_a_mixture_is_ready_when_all_its_stores_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path))
+    members = [get_single_preset(name).store for name in MULTI_PRESETS["all_urmp"].presets]
+    first, *rest = dict.fromkeys(members)
+    make_store(tmp_path / first, train=1)
+    assert rest
+    assert "all_urmp" in listed(capsys)[2]
+    for store in rest:
+        make_store(tmp_path / store, train=1)
+    assert "all_urmp" in listed(capsys)[1]
+
+
+def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--help"]) == 0
+    assert "prepare.py list" in capsys.readouterr().out
+    assert main(["list", "mine"]) == 2
+    assert "'mine'" in capsys.readouterr().err
