@@ -160,7 +160,7 @@ def worker_memory(home: Path, store: str, rounds: int) -> float:
     loader = iter(module(home, store, workers=1).train_dataloader())
     for _ in range(rounds):
         next(loader)
-    (worker,) = loader._workers  # type: ignore[attr-defined]
+    (worker,) = loader.processes  # type: ignore[attr-defined]
     return private_bytes(worker.pid) / 1e6
 
 
@@ -176,7 +176,7 @@ class Loading:
     def __init__(self, home: Path, store: str, workers: int) -> None:
         self._loader: Iterator[Batch] = iter(module(home, store, workers=workers).train_dataloader())
         self._ahead = max(4, 4 * workers)
-        processes = self._loader._workers if workers else []  # type: ignore[attr-defined]
+        processes = self._loader.processes if workers else []  # type: ignore[attr-defined]
         self._pids = [worker.pid for worker in processes]
 
     def measure(self, count: int) -> tuple[float, float]:

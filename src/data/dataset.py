@@ -94,24 +94,24 @@ class TrainingBatches(IterableDataset[Batch]):
         self._rank = rank
         self._world_size = world_size
         self._first_sample = first_sample
-        self.slots: AudioSlots | None = None
-        """Where loader processes put the sound of batches."""
 
-    def share_sound(self, num_workers: int, batches: int) -> AudioSlots:
-        """New ``slots`` for the loader processes that are about to be forked, so many batches for each."""
+    def sound_slots(self, num_workers: int, batches: int) -> AudioSlots:
+        """Memory for the sound of so many batches of each of the loader processes about to be forked."""
         per_worker = 2 * batches  # a batch may have a second sound, its ``moving``
-        self.slots = AudioSlots(num_workers, per_worker, self._local_batch * self._audio.segment_samples)
-        return self.slots
+        return AudioSlots(num_workers, per_worker, self._local_batch * self._audio.segment_samples)
 
     def __iter__(self) -> Iterator[Batch]:
         info = get_worker_info()
-        worker, count = (0, 1) if info is None else (info.id, info.num_workers)
-        for batch in batches_of_worker(worker, count):
+        return self.stream(0, 1) if info is None else self.stream(info.id, info.num_workers)
+
+    def stream(self, worker: int, num_workers: int, slots: AudioSlots | None = None) -> Iterator[Batch]:
+        """The batches that one loader process makes; their sound is in ``slots`` while some are free."""
+        for batch in batches_of_worker(worker, num_workers):
             numbers = batch_numbers(
                 batch, self._first_sample, self._rank, self._world_size, self._local_batch
             )
             samples = [self._maker.make(int(number)) for number in numbers]
-            yield collate_samples(samples, self._tokenizer, self._audio.segment_seconds, self.slots)
+            yield collate_samples(samples, self._tokenizer, self._audio.segment_seconds, slots)
 
 
 class EvaluationSongs(Dataset[ValidationItem]):

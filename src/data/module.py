@@ -20,6 +20,7 @@ from ..tokenizer import NoteTokenizer
 from .batch import Batch, ValidationItem
 from .classes import NOTHING_TO_LEARN, class_remarks, octave_remarks
 from .dataset import EvaluationSongs, TrainingBatches
+from .forked import ForkedBatches
 from .scored import ScoredSet
 from .segments import SegmentMaker
 from .sources import open_presets
@@ -30,8 +31,6 @@ MAX_EVALUATION_WORKERS = 2
 """Loader processes in evaluation: each holds whole songs, and the network is the slow part there."""
 _SHOWN = 4
 """Data sets named one by one; the rest is counted."""
-_HELD = 3
-"""Batches of one loader process that training may hold: the last one, one ahead, and one on its way."""
 
 
 class _Loader(DataLoader[Any]):
@@ -55,17 +54,28 @@ def _end_processes(reference: weakref.ref[Any]) -> None:
                 process.kill()
 
 
-class _ForkedLoader(_Loader):
-    """Loads training batches whose sound stays in memory that forked loader processes share with this one."""
+class _ForkedLoader(DataLoader[Any]):
+    """Loads training batches in forked processes, without the threads and queues of torch's loader."""
+
+    _kept: ForkedBatches | None = None
 
     def __iter__(self) -> Any:
+        if self._kept is not None:
+            self._kept.restart()
+            return self._kept
         assert isinstance(self.dataset, TrainingBatches)
         assert self.prefetch_factor is not None
-        slots = self.dataset.share_sound(self.num_workers, self.prefetch_factor + _HELD)
-        iterator = super().__iter__()
-        self.dataset.slots = None  # the processes have it
-        weakref.finalize(iterator, slots.close)
-        return iterator
+        batches = ForkedBatches(self.dataset, self.num_workers, self.prefetch_factor, pin=self.pin_memory)
+        atexit.register(_close, weakref.ref(batches))
+        if self.persistent_workers:
+            self._kept = batches
+        return batches
+
+
+def _close(reference: weakref.ref[ForkedBatches]) -> None:
+    batches = reference()
+    if batches is not None:
+        batches.close()
 
 
 class TranscriptionData(pl.LightningDataModule):

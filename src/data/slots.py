@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import get_worker_info
 
 _KEYS = itertools.count()
 _OPEN: dict[int, AudioSlots] = {}
@@ -52,17 +51,21 @@ class AudioSlots:
         # Pages that no batch has touched take no memory.
         self._memory = np.frombuffer(mmap.mmap(-1, len(self._used) * self._slot_bytes), dtype=np.uint8)
         self._key = next(_KEYS)
+        self._worker: int | None = None
         _OPEN[self._key] = self
 
     def close(self) -> None:
         """No batch arrives any more; those that are there stay good."""
         _OPEN.pop(self._key, None)
 
+    def serve(self, worker: int) -> None:
+        """This process is loader process number ``worker``."""
+        self._worker = worker
+
     def take(self, shape: tuple[int, ...]) -> Tensor | None:
         """In a loader process: a tensor float32 in a free slot of its own, not cleared; None without one."""
-        info = get_worker_info()
-        assert info is not None
-        first = info.id * self._per_worker
+        assert self._worker is not None
+        first = self._worker * self._per_worker
         free = np.flatnonzero(self._used[first : first + self._per_worker] == 0)
         if not len(free):
             return None
@@ -77,7 +80,9 @@ class AudioSlots:
         return torch.from_numpy(view)
 
     def place_of(self, tensor: Tensor) -> SlotPlace | None:
-        """Where a tensor that was taken lies; None for any other."""
+        """In a loader process: where a tensor that was taken lies. None for any other, and elsewhere."""
+        if self._worker is None:
+            return None
         distance = tensor.data_ptr() - self._memory.ctypes.data
         if not 0 <= distance < self._memory.nbytes:
             return None
@@ -92,11 +97,10 @@ class AudioSlots:
 
 def sent(tensor: Tensor) -> Tensor | SlotPlace:
     """What a loader process sends for a tensor: its place where it lies in a slot."""
-    if get_worker_info() is not None:
-        for slots in _OPEN.values():
-            place = slots.place_of(tensor)
-            if place is not None:
-                return place
+    for slots in _OPEN.values():
+        place = slots.place_of(tensor)
+        if place is not None:
+            return place
     return tensor
 
 
