@@ -1,12 +1,15 @@
 """Part c of ``docs/objective.md``: what REINFORCE adds to a converged model, against more cross-entropy.
 
 ``python benchmarks/objective_rl.py [--start CKPT | --start-minutes 10] [--minutes 3] [--seeds 0 1 2]
-[--held-out 2027] [--lr 3e-4] [--stage OPTIONS] [--jobs 2] [--out FILE]``; needs ``data/quickstart``
-(``amt-prepare quickstart``).
+[--held-out 2027] [--lr 3e-4] [--stage OPTIONS] [--jitter SECONDS] [--jobs 2] [--out FILE]``; needs
+``data/quickstart`` (``amt-prepare quickstart``).
 
 From one start and with one learning rate and schedule, three runs per seed: with the stage and reward
 ``onset_f`` for so many minutes, with cross-entropy alone for the same time, and with cross-entropy alone for
 as many steps as the first made. All runs take one thread each, ``--jobs`` of them at a time.
+
+With ``--jitter`` the onsets of the training labels are off by noise of that standard deviation, for the start
+and for all runs, as hand-made annotations are; scores are those of true labels.
 
 Scored is the voice's onset F1 of the hard mixes, whole songs, windows side by side, likeliest tokens. Beside
 the 20 songs of the data set there are those of further data sets (``--held-out``: their seeds), whose tunes
@@ -30,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from objective_runs import Run, make_view
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "data"
@@ -46,6 +50,8 @@ COMMON = shlex.split(
     "--set trainer.log_every_n_steps=10"
 )
 """Of all runs."""
+TWO_PROCESSES = shlex.split("-st ddp -g 2 -bsz 4 4 --threads 1")
+"""Of the start."""
 DECODER_ALONE = shlex.split("--freeze encoder pre_encoder pre_decoder memory_norm frame_head")
 STAGE = shlex.split(
     "--rl-enable true --rl-reward-type onset_f --rl-baseline group --rl-samples 16 --rl-weight 1 "
@@ -56,11 +62,12 @@ RL, SAME_TIME, SAME_STEPS = "with REINFORCE", "cross-entropy, same time", "cross
 
 
 def train(name: str, options: Sequence[str], folder: Path, threads: int = 1, warmup: str = WARMUP) -> Path:
-    """One run of ``train.py`` below ``folder``; returns its last checkpoint."""
+    """One run of ``train.py`` below ``folder``, on the data there if any; returns its last checkpoint."""
+    data = folder / "data"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AMT_")}
     environment |= {
         "AMT_LOG_DIR": str(folder),
-        "AMT_DATA_HOME": str(DATA),
+        "AMT_DATA_HOME": str(data if data.exists() else DATA),
         "OMP_NUM_THREADS": str(threads),
         "CUDA_VISIBLE_DEVICES": "",
     }
@@ -71,6 +78,15 @@ def train(name: str, options: Sequence[str], folder: Path, threads: int = 1, war
     if done.returncode:
         raise RuntimeError(f"run {name}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     return folder / "rl" / name / "checkpoints" / "last.ckpt"
+
+
+def train_start(options: argparse.Namespace) -> Path:
+    """A quick-start run of ``--start-minutes`` in two processes; returns its last checkpoint."""
+    from amt.training.trainer import fast_bf16_on_cpu
+
+    line = ["--recipe", "quickstart", "--max-minutes", str(options.start_minutes), *TWO_PROCESSES]
+    line += ["-pr", "bf16-mixed" if fast_bf16_on_cpu() else "32"]
+    return train("start", line, Path(options.work), warmup="")
 
 
 def logged(checkpoint: Path) -> dict[str, float]:
@@ -256,6 +272,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--held-out", type=int, nargs="*", default=[2027], metavar="SEED")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    parser.add_argument("--jitter", type=float, default=0.0, help="noise on the onsets of training labels")
     parser.add_argument("--whole-network", action="store_true", help="train the encoder too, in all runs")
     parser.add_argument("--work", type=Path, help="folder for runs and data; default one that is removed")
     parser.add_argument("--out", type=Path, help="JSON file")
@@ -267,11 +284,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         options.work = (options.work or Path(temporary)).resolve()
         stores = [DATA / STORE, *(held_out(seed, options.work) for seed in options.held_out)]
+        if options.jitter:
+            make_view(DATA / STORE, options.work / "data" / STORE, Run("noisy", 0, 0, jitter=options.jitter))
         start = options.start
         if start is None:
             print(f"the start is trained for {options.start_minutes:g} minutes", flush=True)
-            budget = ["--recipe", "quickstart", "--max-minutes", str(options.start_minutes)]
-            start = train("start", [*budget, "-st", "auto", "-g", "1"], options.work, 2, warmup="")
+            start = train_start(options)
         minutes = len(options.seeds) * 2.5 * (options.minutes + 0.7) / options.jobs
         print(f"{3 * len(options.seeds)} runs, about {minutes:.0f} minutes", flush=True)
         with ThreadPoolExecutor(options.jobs) as pool:
@@ -292,7 +310,12 @@ def main() -> None:
         "the stage, means over its runs: " + ", ".join(f"{name} {value:.2f}" for name, value in means.items())
     )
     if options.out:
-        plain = {"minutes": options.minutes, "seeds": options.seeds, "held_out": options.held_out}
+        plain = {
+            "minutes": options.minutes,
+            "jitter": options.jitter,
+            "seeds": options.seeds,
+            "held_out": options.held_out,
+        }
         plain |= {
             "lr": options.lr,
             "options": [
