@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import gcd
 from pathlib import Path
@@ -15,12 +15,14 @@ import numpy.typing as npt
 import soundfile
 import soxr
 
+from .quiet import quiet_decoder
+
 Samples = npt.NDArray[np.float32]
 """(samples,) float32 mono."""
 
 _SEEKABLE = frozenset({"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "CAF", "FLAC"})
 """Formats where a seek lands on the right sample. libsndfile's MP3 seek does not, so others are decoded
-from their start."""
+from their start, as are the few codings of these formats that cannot seek, such as GSM in WAV."""
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".mp3", ".ogg", ".opus", ".aif", ".aiff", ".m4a", ".w64"})
 _READ_FRAMES = 1 << 17
 _BROKEN = 1e5
@@ -28,6 +30,8 @@ _BROKEN = 1e5
 _MISSING_SECONDS = 0.05
 """A file may end this much before its header says; more is worth a word."""
 _HEADER_BYTES = 4096
+_NOT_THERE = "File does not exist"
+"""What libsndfile also says of a file whose name ends like that of an MP3 and that holds none."""
 _LOUD = 2.0
 """Clipping is mentioned from this peak on; lossy codecs overshoot 1.0 a little all the time."""
 
@@ -168,9 +172,12 @@ def _opened(path: str | Path) -> Iterator[soundfile.SoundFile]:
     if os.path.getsize(path) == 0:
         raise AudioError(f"{path}: the file is empty (0 bytes)")
     try:
-        file = soundfile.SoundFile(os.fsencode(path))
+        with quiet_decoder():
+            file = soundfile.SoundFile(os.fsencode(path))
     except (soundfile.SoundFileError, RuntimeError, TypeError, OSError) as error:
         reason = str(error).rpartition(": ")[2].strip()
+        if reason.startswith(_NOT_THERE):
+            raise AudioError(f"{path}: is no sound file that can be read") from None
         raise AudioError(f"{path}: cannot be read as audio ({reason})") from None
     try:
         yield file
@@ -189,15 +196,17 @@ def _mono_blocks(
         raise AudioError(
             f"{path}: its header says that it holds no samples, yet it is not empty: write it anew"
         )
+    kind = "float64" if file.subtype == "DOUBLE" else "float32"
     position = 0
-    if first and file.format in _SEEKABLE:
+    if first and file.format in _SEEKABLE and file.seekable():
         position = int(file.seek(min(first, int(file.frames))))
     bad = 0
     peak = 0.0
     while last is None or position < last:
         wanted = _READ_FRAMES if last is None else min(_READ_FRAMES, last - position)
         block: npt.NDArray[np.float64] | Samples
-        block = file.read(wanted, dtype="float64" if file.subtype == "DOUBLE" else "float32", always_2d=True)
+        with quiet_decoder() if file.format == "MP3" else nullcontext():
+            block = file.read(wanted, dtype=kind, always_2d=True)
         if len(block) == 0:
             break
         skip = max(0, first - position)

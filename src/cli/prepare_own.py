@@ -157,7 +157,8 @@ def _words(own: OwnCommand, command: CommandLine) -> tuple[Path, str]:
 
 
 def _settings(command: CommandLine) -> StoreSettings:
-    from ..preparation.write import Shares, StoreSettings
+    from ..data.shares import Shares
+    from ..preparation.write import StoreSettings
 
     seed = int(command.get("--seed", int(FOLDER_DEFAULTS["--seed"])))
     return StoreSettings(

@@ -6,7 +6,9 @@ for the class in tokens. Tables after MT3 (Gardner et al. 2022) and YourMT3+ (Ch
 
 from __future__ import annotations
 
-from .names import unknown_name
+from collections.abc import Mapping
+
+from .names import listing, unknown_name
 
 Vocabulary = dict[str, tuple[int, ...]]
 """Class name to its members; the first member represents the class."""
@@ -317,6 +319,12 @@ def list_drum_vocabs() -> list[str]:
 def program_name(program: int) -> str:
     """Name of a program (0 to 127; 100 and 101 are voices), or ``Drums`` (128)."""
     return [*_GM_NAMES, *_GM_EFFECT_NAMES, DRUM_CLASS][program]
+
+
+def named_programs(counts: Mapping[int, int]) -> str:
+    """The commonest programs (128: drums) with their names and how often each occurs, in one line."""
+    commonest = sorted(counts.items(), key=lambda item: item[1], reverse=True)
+    return listing([f"{program} {program_name(program)}: {count}" for program, count in commonest], 8)
 
 
 def class_names(vocab_name: str) -> dict[int, str]:

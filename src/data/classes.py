@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from ..config.names import counted
 from ..config.objective import ObjectiveConfig
-from ..config.vocabularies import program_name
+from ..config.presets import list_presets
+from ..config.vocabularies import named_programs, program_name
+from ..notes.note import SINGING_PROGRAM
 from ..tokenizer import NoteTokenizer
 from .segments import TrainingSet
 from .songs import TaskView
+from .store_format import only_pitched_program
 
 NOTHING_TO_LEARN = "nothing to learn"
 """Begins the sentence on training songs without a note that the task transcribes."""
-SHOWN_PROGRAMS = 8
-"""Programs named one by one; the rest is counted."""
 
 
 def class_remarks(sets: Sequence[TrainingSet], tokenizer: NoteTokenizer) -> list[str]:
@@ -65,18 +66,18 @@ def _untaught_remarks(counts: Mapping[str, Counter[int]], tokenizer: NoteTokeniz
     """One sentence when not a single note of the training songs is one that the task transcribes."""
     task = tokenizer.task
     programs = sum(counts.values(), Counter[int]())
-    if TaskView(task).targets & set(programs):
+    targets = TaskView(task).targets
+    if targets & set(programs):
         return []
+    own = not set(counts) & set(list_presets())
+    program = SINGING_PROGRAM if SINGING_PROGRAM in targets else min(targets)
+    again = (
+        f"if they are {program_name(program)}, prepare the data again with --program {program} (amt-prepare "
+        f"folder ... --program {program} --overwrite); "
+    )
     return [
         f"{NOTHING_TO_LEARN}: {task.name} transcribes none of the {counted(programs.total(), 'note')} of the "
-        f"training songs{f' ({named_programs(programs)})' if programs else ''}; -tk chooses another task, "
+        f"training songs{f' ({named_programs(programs)})' if programs else ''}; "
+        f"{again if own and only_pitched_program(programs) is not None else ''}-tk chooses another task, "
         "-d other data"
     ]
-
-
-def named_programs(counts: Counter[int]) -> str:
-    """The commonest programs with their names and counts, in one line."""
-    named = [f"{p} {program_name(p)}: {count}" for p, count in counts.most_common(SHOWN_PROGRAMS)]
-    if len(counts) > SHOWN_PROGRAMS:
-        named.append(f"and {len(counts) - SHOWN_PROGRAMS} more")
-    return ", ".join(named)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ..notes.note import NoteArray, note_programs
+from ..notes.note import DRUM_PROGRAM, NoteArray, note_programs
 
 FORMAT = "amt-store"
 VERSION = 2
@@ -69,6 +69,12 @@ def to_int16(audio: npt.NDArray[np.float32]) -> npt.NDArray[np.int16]:
 def count_programs(notes: NoteArray) -> Counter[int]:
     """How many notes there are of each program (128: drums)."""
     return Counter(note_programs(notes).tolist())
+
+
+def only_pitched_program(counts: Mapping[int, int]) -> int | None:
+    """The program of all pitched notes, where they have but one: then it may be that nobody said it."""
+    pitched = [program for program, count in counts.items() if count and program != DRUM_PROGRAM]
+    return pitched[0] if len(pitched) == 1 else None
 
 
 def update_digest(digest: Any, stems: StemArray, notes: NoteArray) -> None:

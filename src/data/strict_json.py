@@ -33,6 +33,11 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: the file is not UTF-8 text") from None
+    return parse_json(text, path)
+
+
+def parse_json(text: str, path: Path) -> Any:
+    """The value in ``text``, read from ``path``; same rules, and errors, as :func:`read_json_object`."""
     if not text.strip():
         raise ValueError(f"{path}: the file is empty")
     try:

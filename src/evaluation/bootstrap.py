@@ -9,6 +9,9 @@ import numpy as np
 
 from .matching import FloatArray, IntArray
 
+INTERVAL_SONGS = 3
+"""Songs from which on an interval is worth showing: of fewer, drawing says next to nothing."""
+
 
 def bootstrap_interval(
     values: Iterable[float], *, confidence: float = 0.95, num_resamples: int = 2000, seed: int = 0

@@ -10,7 +10,14 @@ from pathlib import Path
 
 from ..config.environment import read_environment
 from ..config.names import nearest
-from ..model.checkpoint_names import CHECKPOINTS, LAST_NAME, find_named, missing_text, split_exp_id
+from ..model.checkpoint_names import (
+    CHECKPOINTS,
+    LAST_NAME,
+    find_named,
+    listed_files,
+    missing_text,
+    split_exp_id,
+)
 
 
 def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: str | None = None) -> Path:
@@ -50,7 +57,7 @@ def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: s
     if not found:
         there = sorted(path.name for run in runs for path in (run / CHECKPOINTS).glob("*.ckpt"))
         where = " and ".join(str(run / CHECKPOINTS) for run in runs)
-        raise ValueError(f"{missing_text(name, experiment)}; in {where}: {', '.join(there) or 'none'}")
+        raise ValueError(f"{missing_text(name, experiment)}; in {where}: {listed_files(there)}")
     return found[0][1]
 
 

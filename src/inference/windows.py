@@ -5,6 +5,7 @@ Axes: W windows, S samples.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,8 @@ from ..audio import audio_length, hop_samples, iterate_blocks, num_sliding_windo
 Samples = npt.NDArray[np.float32]
 
 _BLOCK_WINDOWS = 16
+_SILENCE = 1e-4
+"""Peak (-80 dB) up to which a sound is silent: a little above the last bits of 16."""
 LEAD = 0.2
 """Share of the common part of two windows that still belongs to the first."""
 
@@ -70,6 +73,7 @@ def iterate_windows(
     if isinstance(source, (str, Path)):
         length = audio_length(source, sample_rate)
         blocks = iterate_blocks(source, _BLOCK_WINDOWS * segment_samples, sample_rate)
+        blocks = _listened(source, blocks, length)
     else:
         audio = as_mono(source)
         if source_rate is not None and source_rate != sample_rate:
@@ -79,6 +83,24 @@ def iterate_windows(
         length, blocks = len(audio), [audio]
     count = num_sliding_windows(length, segment_samples, hop)
     return Windows(length, hop, count, _slide(blocks, segment_samples, hop, count))
+
+
+def _listened(path: str | Path, blocks: Iterable[Samples], length: int) -> Iterator[Samples]:
+    """The blocks of a file of ``length`` samples; with the last a warning when there is nothing to hear."""
+    left, unheard = length, True
+    for block in blocks:
+        left -= len(block)
+        unheard = unheard and not bool((np.abs(block) > _SILENCE).any())
+        if unheard and left <= 0:  # now, as the song may be complete with these samples
+            unheard = False
+            _say_silent(path, length)
+        yield block
+    if unheard:
+        _say_silent(path, length)
+
+
+def _say_silent(path: str | Path, length: int) -> None:
+    warnings.warn(f"{path}: the sound is {'silent' if length else 'empty'}", UserWarning, stacklevel=3)
 
 
 def _slide(blocks: Iterable[Samples], size: int, hop: int, count: int) -> Iterator[Samples]:

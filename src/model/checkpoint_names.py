@@ -7,6 +7,7 @@ Standard library only.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..config.names import named_path
@@ -93,6 +94,14 @@ def missing_text(name: str, exp_id: str) -> str:
     return (
         f"{exp_id} has no {BEST} checkpoint yet: the first validation with a score makes one (-vit says "
         f"when, --save-top-k 0 keeps none); {exp_id}@last is its newest state"
+    )
+
+
+def listed_files(names: Sequence[str]) -> str:
+    """The checkpoints that a run has; of none, when it makes them."""
+    return ", ".join(names) or (
+        "none: a run saves at its validations (-vit), every AMT_SAVE_EVERY_N_TRAIN_STEPS steps, at Ctrl-C "
+        "and at its end"
     )
 
 

@@ -14,7 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..data.classes import class_remarks, named_programs
+from ..config.vocabularies import named_programs
+from ..data.classes import class_remarks
 from ..data.segments import TrainingSet
 from ..data.sources import open_presets
 from ..data.store import SongStore

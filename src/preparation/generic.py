@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ..audio import is_audio_file, looks_like_audio
+from ..data.shares import Shares, split_of
 from .folders import each_folder, name_below, readable
 from .song_files import MIDI_SUFFIXES, SongFiles, StemFile, read_song
 from .stem_names import programs_of_name
@@ -14,13 +15,10 @@ from .write import (
     DEFAULTS,
     OwnSong,
     PreparationReport,
-    Shares,
     StoreSettings,
     check_name,
     check_program,
     fit_notes,
-    seed_for,
-    split_of,
     write_songs,
 )
 
@@ -31,7 +29,6 @@ __all__ = [
     "find_pairs",
     "fit_notes",
     "prepare_folder",
-    "seed_for",
     "split_of",
 ]
 

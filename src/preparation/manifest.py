@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ..config.names import nearest
+from ..data.shares import SPLITS
 from ..data.songs import UNKNOWN_INSTRUMENTS
 from ..data.store_format import shown_problems
 from ..data.strict_json import read_json
 from .manifest_row import Row
 from .note_lists import notes_from_rows
 from .song_files import SongFiles, StemFile, read_song
-from .write import DEFAULTS, SPLITS, OwnSong, PreparationReport, StoreSettings, check_name, write_songs
+from .write import DEFAULTS, OwnSong, PreparationReport, StoreSettings, check_name, write_songs
 
 COLUMNS = {
     "id": "name of the song; by default that of its sound",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import unicodedata
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,13 +11,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from ..config.names import counted
 from ..config.presets import list_presets
+from ..config.vocabularies import named_programs
+from ..data.shares import SPLITS, Shares, filling_flags
 from ..data.store import SongStore
-from ..notes.note import DRUM_PROGRAM, NoteArray
+from ..data.store_format import only_pitched_program
+from ..notes.note import CHORUS_PROGRAM, DRUM_PROGRAM, SINGING_PROGRAM, NoteArray
 from .building import BuildReport, NoSongError, build_store, print_outcome
 from .plan import LoadedSong, SongPlan
 
-SPLITS = ("train", "validation", "test")
 SAMPLE_RATE = 16000
 """Of a store, where nothing else is said."""
 
@@ -30,38 +33,17 @@ class PreparationReport(BuildReport):
     """Seconds of audio of each split."""
     notes: dict[str, int] = field(default_factory=dict)
     """Notes of each split."""
+    programs: Counter[int] = field(default_factory=Counter)
+    """Notes of each program (128: drums) in all splits."""
     unpaired: list[str] = field(default_factory=list)
     """Audio and MIDI files without a partner."""
-
-
-@dataclass(frozen=True)
-class Shares:
-    """How songs without a split of their own are dealt out."""
-
-    validation: float = 0.1
-    """Probability of a song to go to ``validation``."""
-    test: float = 0.1
-    """The same for ``test``."""
-    seed: int = 0
-    """Another seed, another split."""
-
-    def __post_init__(self) -> None:
-        if self.validation < 0 or self.test < 0 or self.validation + self.test >= 1:
-            raise ValueError(
-                f"validation share {self.validation} and test share {self.test} must be 0 or more and leave "
-                "something for training"
-            )
-
-    def split_of(self, name: str) -> str:
-        """Split of a song; a hash of its name decides."""
-        return split_of(name, self.seed, self.validation, self.test)
 
 
 @dataclass(frozen=True)
 class StoreSettings:
     """How songs of one's own are dealt out, read and written."""
 
-    shares: Shares = Shares()
+    shares: Shares = field(default_factory=Shares)
     """A hash of its name decides on the split of a song, so a song stays there when others come or go."""
     flac: bool = False
     """Store FLAC instead of arrays of 16 bits."""
@@ -76,25 +58,6 @@ class StoreSettings:
 
 
 DEFAULTS = StoreSettings()
-
-
-def split_of(name: str, seed: int, validation_share: float, test_share: float) -> str:
-    """Split of a song: a stable hash of its name as a number in [0, 1), against the shares."""
-    digest = hashlib.sha256(f"{seed}\n{unicodedata.normalize('NFC', name)}".encode()).digest()
-    place = int.from_bytes(digest[:8], "big") / 2**64
-    if place < test_share:
-        return "test"
-    return "validation" if place < test_share + validation_share else "train"
-
-
-def seed_for(
-    names: Sequence[str], wanted: Sequence[str], validation_share: float, test_share: float
-) -> int | None:
-    """The smallest seed up to 1000 that puts a song into each of the splits ``wanted``; None without one."""
-    for seed in range(1001):
-        if set(wanted) <= {split_of(name, seed, validation_share, test_share) for name in names}:
-            return seed
-    return None
 
 
 NOTES_DROPPED = "notes after the end of the sound, dropped"
@@ -184,6 +147,7 @@ def write_songs(
         rows = store.index(split)
         report.seconds[split] = float(rows["num_samples"].sum() / settings.sample_rate)
         report.notes[split] = int(rows["num_notes"].sum())
+        report.programs += store.notes_by_program(split)
     if settings.progress:
         print_report(report, list(songs), settings.shares if dealt_out else None)
 
@@ -218,27 +182,33 @@ def print_report(report: PreparationReport, songs: Sequence[str], shares: Shares
             split, str(report.splits[split]), f"{report.seconds[split] / 60:.1f}", str(report.notes[split])
         )
     console.print(table)
+    if report.programs:
+        console.print(_instruments(report.programs), highlight=False, soft_wrap=True)
     print_outcome(console, report, {"files without a partner": report.unpaired})
     if shares is not None:
         kept = [name for name in songs if name not in report.broken]
         _print_empty_splits(console, report, kept, shares)
 
 
+def _instruments(programs: Counter[int]) -> str:
+    """What plays the notes, and the way out where a melody's file does not say that it is sung."""
+    unsaid = only_pitched_program(programs) not in (None, SINGING_PROGRAM, CHORUS_PROGRAM)
+    hint = f"; the voice is program {SINGING_PROGRAM}: if these are sung, see --program" if unsaid else ""
+    return f"notes by program: {named_programs(programs)}{hint}"
+
+
 def _print_empty_splits(
     console: Console, report: PreparationReport, songs: Sequence[str], shares: Shares
 ) -> None:
-    wanted = [
-        split for split, share in zip(SPLITS, (1.0, shares.validation, shares.test), strict=True) if share > 0
-    ]
-    empty = [split for split in wanted if not report.splits[split]]
+    empty = [split for split in shares.wanted if not report.splits[split]]
     if not empty:
         return
     way_out = "prepare again with --overwrite and larger shares (--validation-share, --test-share)"
-    if len(songs) < len(wanted):
-        noun = "song" if len(songs) == 1 else "songs"
-        way_out = f"{len(songs)} {noun} cannot fill {len(wanted)} splits: add songs"
-        if shares.test > 0 and len(songs) > 1:
-            way_out += ", or prepare again with --overwrite --test-share 0"
-    elif (seed := seed_for(songs, wanted, shares.validation, shares.test)) is not None:
-        way_out = f"give the same command with --overwrite --seed {seed}: then every split has a song"
+    flags = filling_flags(songs, shares)
+    if len(songs) < len(shares.wanted):
+        way_out = f"{counted(len(songs), 'song')} cannot fill {len(shares.wanted)} splits: add songs"
+        if flags:
+            way_out += f", or prepare again with {flags}"
+    elif flags:
+        way_out = f"give the same command with {flags}: then every split has a song"
     console.print(f"no song fell into {' and '.join(empty)}; {way_out}", highlight=False, soft_wrap=True)

@@ -98,7 +98,7 @@ def _score_table(scores: Mapping[str, Mapping[str, SplitScore]]) -> str:
 def _score_cells(score: SplitScore | None) -> str:
     if score is None:
         return "<td>–</td>" * 4
-    spread = spread_text(*score.interval)
+    spread = spread_text(*score.interval, score.num_songs)
     return (
         f'<td class="main">{score_text(score.onset_f)}{spread}</td><td>{score_text(score.precision)}</td>'
         f"<td>{score_text(score.recall)}</td><td>{score_text(score.offset_f)}</td>"

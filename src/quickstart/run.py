@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..config.environment import default_root
 from ..config.names import counted
 from ..data.store import SongStore
 from ..inference.files import atomic_path
@@ -177,8 +180,38 @@ def run_quickstart(
         QuickstartResult(scores, read_metrics(paths.run_folder / "metrics.csv"), examples, shown),
     )
     print_table(scores, say)
-    say("")
-    say(f"model      {kept}")
-    say(f"report     {paths.out / 'report.html'}")
-    say(f"MIDI, PNG  {paths.out}")
+    print_places(kept, say)
     return 0
+
+
+def print_places(model: Path, say: Callable[[str], None]) -> None:
+    """Where the results lie, and the commands one wants next."""
+    say("")
+    say(f"model      {model} (the last state of the run)")
+    say(f"report     {model.parent / 'report.html'}")
+    say(f"MIDI, PNG  {model.parent}")
+    say("")
+    say("next, with a song of your own, or in the browser:")
+    for line in next_commands(model, default_root()):
+        say(f"  {line}")
+
+
+def next_commands(model: Path, root: Path) -> list[str]:
+    """How the model is used, as commands for the working folder.
+
+    Args:
+        model: the checkpoint.
+        root: of the checkout, as :func:`~..config.environment.default_root` gives it.
+    """
+    here = Path.cwd()
+
+    def shown(path: Path) -> str:
+        return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+    python, file = shown(Path(sys.executable)), shown(model)
+    checkout = here == root and (root / "src" / "predict.py").is_file()
+    of_make = checkout and model == root / "quickstart" / "model.ckpt"
+    return [
+        f"{python} {'src/predict.py' if checkout else '-m amt.predict'} {file} SONG.wav",
+        "make serve" if of_make else f"{python} -m amt.serve {file}",
+    ]

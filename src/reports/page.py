@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..config.names import counted
+from ..evaluation.bootstrap import INTERVAL_SONGS
 from ..inference.files import atomic_path
 from ..inference.piano_roll import draw_piano_roll
 from ..inference.render import render_notes
@@ -87,9 +88,18 @@ def percent_text(value: float) -> str:
     return "–" if math.isnan(value) else f"{100 * value:.1f}<small>%</small>"
 
 
-def spread_text(low: float, high: float) -> str:
-    """An interval below a score; nothing when it is not known."""
-    return "" if math.isnan(low) else f'<span class="spread">{low:.3f} to {high:.3f}</span>'
+def interval_text(low: float, high: float, num_songs: int, scale: float = 1.0) -> str:
+    """The interval of a score in words, times ``scale``; nothing for too few songs to have one."""
+    if num_songs < INTERVAL_SONGS or math.isnan(low):
+        return ""
+    digits = 3 if scale == 1.0 else 1
+    return f"{scale * low:.{digits}f} to {scale * high:.{digits}f}"
+
+
+def spread_text(low: float, high: float, num_songs: int) -> str:
+    """An interval below a score; nothing for too few songs."""
+    text = interval_text(low, high, num_songs)
+    return text and f'<span class="spread">{text}</span>'
 
 
 def excerpt(item: Example, start: float, seconds: float) -> Example:

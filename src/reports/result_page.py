@@ -19,7 +19,17 @@ from ..evaluation.pairing import pair_notes, pitches
 from ..evaluation.summary import PREFIX
 from ..notes.note import NoteArray, notes_to_array
 from .charts import Series, bar_chart, line_chart
-from .page import Example, excerpt, facts_table, score_card, score_text, song_section, spread_text, write_page
+from .page import (
+    Example,
+    excerpt,
+    facts_table,
+    interval_text,
+    score_card,
+    score_text,
+    song_section,
+    spread_text,
+    write_page,
+)
 from .result import SetResult, SongResult, TestResult
 from .run import EVERY_CLASS, ShownSong, TestRun
 from .table import KIND_NAMES, NAMES, class_rows, errors_line, set_line, share_text, shift_lines
@@ -87,8 +97,8 @@ def _card(result: TestResult, item: SetResult) -> str:
     if metric is None:  # a set of drums only
         metric, name = result.metrics.get(f"{PREFIX}({item.name})onset_f_drum"), "drum onset F1"
     spread = ""
-    if metric is not None and metric.num_songs > 1:
-        spread = f"{100 * metric.low:.1f} to {100 * metric.high:.1f} %, "
+    if metric is not None and (text := interval_text(metric.low, metric.high, metric.num_songs, 100)):
+        spread = f"{text} %, "
     songs = counted(len(result.songs_of(item.name)), "song")
     return score_card(math.nan if metric is None else metric.value, f"{name}, {item.name}", spread + songs)
 
@@ -115,7 +125,7 @@ def _score_cell(result: TestResult, mean: str, pooled: str) -> str:
         return "<td>–</td>"
     micro = result.metrics.get(f"{PREFIX}{pooled}")
     more = "" if micro is None else f' <span class="quiet">({score_text(micro.value)})</span>'
-    spread = spread_text(metric.low, metric.high) if metric.num_songs > 1 else ""
+    spread = spread_text(metric.low, metric.high, metric.num_songs)
     return f"<td>{score_text(metric.value)}{more}{spread}</td>"
 
 

@@ -11,15 +11,16 @@ from rich.table import Table
 
 from ..config.names import counted
 from ..evaluation import HEADLINE_KEYS, Metric, NoteErrors
+from ..evaluation.bootstrap import INTERVAL_SONGS
 from ..evaluation.counts import STRICT
 from ..evaluation.errors import KINDS
 from ..evaluation.summary import PREFIX
 from ..inference.choices import left_out_text
-from .page import score_text
+from .page import interval_text, score_text
 from .result import Comparison, SetResult, ShiftRow, TestResult
 
-ONE_SONG = "one song: no interval"
-"""In place of an interval where there is nothing to draw from."""
+NO_INTERVAL = "too few songs"
+"""In place of an interval of fewer than ``INTERVAL_SONGS`` songs."""
 _WIDTH = 110
 """Columns where the output is no terminal."""
 NAMES = {
@@ -84,12 +85,13 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         if name.endswith(STRICT) or not any(name.endswith(head) for head in HEADLINE_KEYS):
             continue
         low, high = found.interval
-        sure = found.num_songs > 1 and (low > 0 or high < 0)
+        known = found.num_songs >= INTERVAL_SONGS
+        sure = known and (low > 0 or high < 0)
         table.add_row(
             escape(name),
             f"{'[bold]' if sure else ''}{found.difference:+.4f}{'[/bold]' if sure else ''}",
-            f"{low:+.4f} to {high:+.4f}" if found.num_songs > 1 else ONE_SONG,
-            f"{100 * found.share_better:.1f} % of resamples" if found.num_songs > 1 else "–",
+            f"{low:+.4f} to {high:+.4f}" if known else NO_INTERVAL,
+            f"{100 * found.share_better:.1f} % of resamples" if known else "–",
             str(found.num_songs),
         )
     console.print(table)
@@ -179,7 +181,7 @@ def _score_table(metrics: Mapping[str, Metric], mean_name: str, pooled_name: str
         table.add_row(
             name,
             score_text(metric.value),
-            f"{metric.low:.3f} to {metric.high:.3f}" if metric.num_songs > 1 else ONE_SONG,
+            interval_text(metric.low, metric.high, metric.num_songs) or NO_INTERVAL,
             score_text(math.nan if pooled is None else pooled.value),
             str(metric.num_songs),
         )

@@ -19,6 +19,7 @@ from ..config import Experiment
 from ..config.names import counted, named_path
 from ..data.module import TranscriptionData
 from ..data.scored import scoring_of
+from ..data.shares import validation_way_out
 from ..data.workers import cap_workers
 from ..model.checkpoint_file import read_checkpoint
 from ..model.pretrained_t5 import load_pretrained_t5
@@ -145,7 +146,12 @@ def run_training(
         excluded=excluded,
     )
     data.require_training_songs()
-    data.require_validation_songs()
+    if not data.validation_sets:
+        if way_out := validation_way_out([item.store for item in data.training_sets]):
+            raise ValueError(f"-d {' '.join(experiment.data.presets)}: no song to validate with; {way_out}")
+        data.require_validation_songs()
+    if data.nothing_to_learn:
+        raise ValueError(data.nothing_to_learn)
     folder = RunFolder(paths.folder)
     module = _build_module(
         experiment, tokenizer, data, plan, hardware, folder, fault=fault, scan_gradients=scan_gradients
@@ -249,8 +255,6 @@ def run_training(
                 say(one_step.describe(module))
                 return EXIT_OK
             status = _finish(trainer, module, saver, say)
-            if data.nothing_to_learn:
-                say(data.nothing_to_learn)
             if only_validates and status == EXIT_OK:
                 say(_finished(plan, module.global_step))
             return status

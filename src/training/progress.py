@@ -12,11 +12,14 @@ from pytorch_lightning.callbacks import Callback
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from ..config.names import counted
 from .module import TranscriptionModule
 from .steps import StepReport
 
 PLAIN_SECONDS = 10.0
-"""Time between two plain lines."""
+"""Time between two plain lines of training."""
+VALIDATING_SECONDS = 30.0
+"""Time between two plain lines of a validation."""
 LIVE_SECONDS = 0.25
 """Time between two updates of the bar."""
 BAR_COLUMNS = 21
@@ -52,7 +55,6 @@ class ProgressLine(Callback):
         self._wide = False
         self._loss: float | None = None
         self._shown_at = 0.0
-        self._validation_began = 0.0
         self._shown_step = -1
         self._rate_from = (0.0, 0)
 
@@ -88,37 +90,36 @@ class ProgressLine(Callback):
             self._show(pl_module, report)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Say that validation has begun."""
-        self._validation_began = self._shown_at = self._now()
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, text="validating ...", refresh=True)
-
-    def on_validation_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Show how many songs of this rank are heard, when it is time."""
-        pause = LIVE_SECONDS if self._live else PLAIN_SECONDS
-        if not trainer.is_global_zero or self._now() - self._shown_at < pause:
+        """Say that validation has begun, and show from now on how far it is."""
+        if not trainer.is_global_zero or trainer.sanity_checking:
             return
-        self._shown_at = self._now()
+        assert isinstance(pl_module, TranscriptionModule)
+        began = self._shown_at = self._now()
         total = sum(int(count) for count in trainer.num_val_batches)
-        seconds = self._shown_at - self._validation_began
-        text = f"validating {batch_idx + 1}/{total} songs, {format_seconds(seconds)}"
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, text=text, refresh=True)
+
+        def show(done: int) -> None:
+            if self._now() - self._shown_at < (LIVE_SECONDS if self._live else VALIDATING_SECONDS):
+                return
+            self._shown_at = self._now()
+            self._show_text(f"validating {done}/{total} songs, {format_seconds(self._shown_at - began)}")
+
+        pl_module.validator.on_progress = show
+        if self._live:
+            self._show_text("validating ...")
         else:
-            print(text, file=self._stream, flush=True)
+            each = " on each rank" if trainer.world_size > 1 else ""
+            self._show_text(f"validation  step {pl_module.global_step}  {counted(total, 'song')}{each}")
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the scores of a validation on a line of their own."""
         if not trainer.is_global_zero or trainer.sanity_checking:
             return
+        assert isinstance(pl_module, TranscriptionModule)
+        if self._live:  # in place of how far the validation was
+            if pl_module.report is not None:
+                self._show(pl_module, pl_module.report)
+            else:
+                self._show_text("validated")
         if getattr(pl_module, "validation_cut", False):
             self._print(f"validation  step {pl_module.global_step}  cut short by a signal")
             return
@@ -193,6 +194,12 @@ class ProgressLine(Callback):
         by_step = step / plan.max_steps if plan.max_steps else 0.0
         by_time = module.clock.elapsed / plan.budget_seconds if plan.budget_seconds else 0.0
         return min(1.0, max(by_step, by_time))
+
+    def _show_text(self, text: str) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, text=text, refresh=True)
+        elif not self._live:
+            print(text, file=self._stream, flush=True)
 
     def _print(self, line: str) -> None:
         if self._bar is not None:

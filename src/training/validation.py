@@ -88,6 +88,8 @@ class Validator:
         self._batch_size = batch_size
         self._world_size = world_size
         self._write_output = write_output
+        self.on_progress: Callable[[int], object] = lambda songs: None
+        """Called after each batch of windows with the songs of this rank that are done."""
         self._show: Callable[[Example], object] | None = None
         self._num_shown = 0
         self._writer: ThreadPoolExecutor | None = None
@@ -121,6 +123,7 @@ class Validator:
         self._sums.reset()
         self._queue: deque[tuple[_Song, Tensor, Tensor]] = deque()
         self._loss = torch.zeros(2, dtype=torch.float64)
+        self._num_done = 0
         self._num_failed = 0
         self._examples_left = self._num_shown
 
@@ -202,6 +205,8 @@ class Validator:
             song.ids.append(row)
             if len(song.ids) == song.num_windows:
                 self._score(song)
+                self._num_done += 1
+        self.on_progress(self._num_done)
 
     def _channels(self, mask: npt.NDArray[np.bool_] | None) -> Tensor:
         if mask is None:

@@ -82,6 +82,29 @@ def test_every_format(tmp_path: Path, container: str, coding: str, rate: int, ch
     np.testing.assert_array_equal(np.concatenate(list(iterate_blocks(path, 5000))), audio)
 
 
+@pytest.mark.parametrize(
+    ("container", "coding"),
+    [
+        ("WAV", "IMA_ADPCM"),
+        ("WAV", "MS_ADPCM"),
+        ("WAV", "GSM610"),
+        ("WAV", "G721_32"),
+        ("CAF", "ALAC_16"),
+        ("OGG", "OPUS"),
+    ],
+)
+def test_codings_of_recorders_and_telephones(tmp_path: Path, container: str, coding: str) -> None:
+    """Cases D40 and D41: whole and in part, also where the decoder cannot seek."""
+    path = tmp_path / "no ending"
+    soundfile.write(path, tone(16000)[:, 0], 16000, format=container, subtype=coding)
+    audio = read_audio(path)
+    assert audio_length(path) == len(audio)
+    assert 16000 <= len(audio) < 16600, "these codings have blocks"
+    is_the_tone(audio[:16000])
+    np.testing.assert_array_equal(np.concatenate(list(iterate_blocks(path, 5000))), audio)
+    np.testing.assert_allclose(read_audio(path, start=3000, stop=4000), audio[3000:4000], atol=2e-4)
+
+
 @pytest.mark.parametrize("rate", [4000, 7350, 11127, 96000, 192000, 384000])
 def test_any_rate(tmp_path: Path, rate: int) -> None:
     path = tmp_path / "song.wav"

@@ -21,7 +21,7 @@ from amt.cli.parser import UsageError
 from amt.cli.train import environment_help
 from amt.config.environment import SCRIPT_VARIABLES, VARIABLES
 from amt.inference import DecodingChoices
-from amt.preparation.write import PreparationReport, Shares, StoreSettings
+from amt.preparation.generic import PreparationReport, Shares, StoreSettings
 from amt.training.launcher import SAID
 
 PACKAGE = Path(amt.__file__).parent

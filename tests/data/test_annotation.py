@@ -207,8 +207,14 @@ def test_data_without_a_target_note_are_pointed_out(make_store: Any) -> None:
     (line,) = class_remarks(sets, tokenizer("mc13_fsingle_vocal"))
     assert f"mc13_fsingle_vocal transcribes none of the {counts.total()} notes" in line
     assert f"0 Acoustic Grand Piano: {counts[0]}" in line
-    assert "-tk" in line
+    assert "amt-prepare folder ... --program 100 --overwrite" in line
+    assert line.endswith("; -tk chooses another task, -d other data")
+    (line,) = class_remarks([replace(sets[0], name="slakh")], tokenizer("mc13_fsingle_vocal"))
+    assert "--program" not in line  # of a preset, which its own command prepares
     assert class_remarks(sets, tokenizer("mc13_fsingle")) == []
+    band = TrainingSet("band", make_store([0, 33], songs=2, name="band"), ("train",))
+    (line,) = class_remarks([band], tokenizer("mc13_fsingle_vocal"))
+    assert "--program" not in line  # it would make all of them sing
     sung = TrainingSet("sung", make_store([100], name="sung"), ("train",))
     assert class_remarks([*sets, sung], tokenizer("mc13_fsingle_vocal")) == []
 

@@ -83,6 +83,16 @@ def test_what_is_there_is_listed(runs: Path) -> None:
         find_checkpoint("exp", log_dir=runs / "nowhere")
 
 
+def test_a_run_without_a_checkpoint_says_when_it_saves(runs: Path) -> None:
+    (runs / "ymt3" / "young" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(
+        ValueError, match=r"no checkpoint 'last\.ckpt' of young; .*: none: a run saves"
+    ) as found:
+        find_checkpoint("young@last.ckpt", log_dir=runs)
+    for when in ("-vit", "AMT_SAVE_EVERY_N_TRAIN_STEPS", "Ctrl-C", "at its end"):
+        assert when in str(found.value)
+
+
 def test_best_of_a_run(runs: Path) -> None:
     folder = runs / "ymt3" / "exp" / "checkpoints"
     with pytest.raises(ValueError, match=r"exp has no best checkpoint yet: .*-vit.* exp@last .*last\.ckpt"):

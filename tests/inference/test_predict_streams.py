@@ -195,6 +195,17 @@ def test_case_of_silence(log_dir: Path, tmp_path: Path) -> None:
     assert all(0 <= note.onset < note.offset <= 2.01 for note in notes)
 
 
+@pytest.mark.parametrize("network", ["tiny", "lively"])
+def test_cases_of_files_shorter_than_a_window(log_dir: Path, tmp_path: Path, network: str) -> None:
+    """D44: no sample, one and a hundred give valid MIDI, whose notes lie within the sound."""
+    files = [CASES / f"{name}.wav" for name in ("w07_no_frames", "w08_one_sample", "w08b_100_samples")]
+    given: dict[str, Any] = {"log_dir": log_dir, "choices": LIVELY, "formats": ("mid",)}
+    assert run_predict(network, files, out=tmp_path, **given) == 0
+    assert names(tmp_path) == {f"{path.stem}.mid" for path in files}
+    for path in files:
+        assert all(note.onset <= 0.02 for note in read_midi(tmp_path / f"{path.stem}.mid"))
+
+
 @pytest.mark.slow
 def test_case_of_a_long_file(log_dir: Path, tmp_path: Path) -> None:
     """D49: half an hour of silence."""

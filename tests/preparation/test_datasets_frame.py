@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,7 @@ from amt.preparation.corpora import CORPORA
 from amt.preparation.corpora.corpus import Corpus, Found, count_songs, get_corpus, prepare_corpus
 from amt.preparation.corpora.guitarset import ShiftedSound
 from amt.preparation.corpora.mir1k import notes_of_pitch
+from amt.preparation.corpora.singers import read_note_table
 from amt.preparation.plan import plan_splits
 
 HEADER = "split,midi_filename,audio_filename\n"
@@ -291,6 +293,9 @@ def test_maestro_by_its_json_and_a_newer_version(files: Any, tmp_path: Path) -> 
         report = prepare_corpus("maestro", source, tmp_path / name, processes=1, progress=False)
         assert report.splits["train"] == 1
         files.text("maestro-v3.0.0.json", json.dumps(rows))
+    files.text("maestro-v3.0.0.json", f'{{{columns}, "split": {{"0": "test"}}}}')
+    with pytest.raises(ValueError, match=r"maestro-v3.0.0.json: the key 'split' occurs twice"):
+        prepare_corpus("maestro", source, tmp_path / "out", progress=False)
     files.text("maestro-v3.0.0.json", "[]")
     with pytest.raises(ValueError, match="is no table of MAESTRO"):
         prepare_corpus("maestro", source, tmp_path / "out", progress=False)
@@ -438,6 +443,27 @@ def test_stems_of_slakh_without_files_are_left_out(
     assert f"{metadata}: is no metadata of a song" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"1": [[0.1, 0.5, 69]], "1": [[0.1, 0.5, 70]]}', "the key '1' occurs twice"),
+        ('{"1": [[0.1, NaN, 69]]}', "NaN is not a JSON number"),
+        ('{"1": [[0.1, 0.5]]}', "song '1' is no list of notes"),
+        ("[]", "no object of songs"),
+        ("", "is empty"),
+    ],
+)
+def test_tables_of_notes_lose_no_song_silently(tmp_path: Path, text: str, message: str) -> None:
+    """Case D50: of a key that occurs twice Python's reader keeps the last."""
+    path = tmp_path / "MIR-ST500.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_note_table(path)
+    assert path.name in str(caught.value)
+    path.write_text('\ufeff{"1": [[0.1, 0.5, 69]]}', encoding="utf-8")
+    assert read_note_table(path) == {1: ((0.1, 0.5, 69.0),)}
+
+
 def test_entries_of_hooktheory_that_cannot_be_understood_are_counted(
     files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -453,10 +479,12 @@ def test_entries_of_hooktheory_that_cannot_be_understood_are_counted(
         },
     }
     back = {**entry, "alignment": {"user": {"beats": [0, 4], "times": [2.0, 0.0]}}}
-    files.text("Hooktheory.json", json.dumps({"good": entry, "back": back, "empty": {}}))
+    nowhere = {**entry, "alignment": {"user": {"beats": [0, 4], "times": [0.0, math.nan]}}}
+    told = {"good": entry, "back": back, "empty": {}, "nowhere": nowhere}
+    files.text("Hooktheory.json", json.dumps(told))
     files.sound("video.wav", seconds=2)
     assert main(["hooktheory", str(files.root), "--processes", "1"]) == 0
-    assert "2 excerpts cannot be understood, such as back" in capsys.readouterr().err
+    assert "3 excerpts cannot be understood, such as back" in capsys.readouterr().err
     assert SongStore.open(tmp_path / "hooktheory").song("train", 0).notes["pitch"].tolist() == [67]
 
 

@@ -215,7 +215,13 @@ def test_empty_splits_are_named_with_a_seed_that_fills_them(
     said = capsys.readouterr().err
     assert report.splits == {"train": 2, "validation": 0, "test": 0}
     assert "no song fell into validation and test; 2 songs cannot fill 3 splits" in said
-    assert "--overwrite --test-share 0" in said
+    found = re.search(r"prepare again with --overwrite --test-share 0 --seed (\d+)\n", said)
+    assert found is not None
+    report = prepare_folder(
+        source, tmp_path / "both", "mine", StoreSettings(Shares(test=0, seed=int(found[1])))
+    )
+    assert report.splits == {"train": 1, "validation": 1, "test": 0}
+    capsys.readouterr()
     prepare_folder(source, tmp_path / "two", "mine", StoreSettings(Shares(test=0)))
     found = re.search(r"no song fell into validation; .* --overwrite --seed (\d+)", capsys.readouterr().err)
     assert found is not None
@@ -224,3 +230,19 @@ def test_empty_splits_are_named_with_a_seed_that_fills_them(
     )
     assert report.splits == {"train": 1, "validation": 1, "test": 0}
     assert "no song" not in capsys.readouterr().err
+
+
+def test_the_report_says_what_plays_the_notes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A melody whose file names no program is a piano: who prepares it is told before a run refuses it."""
+    source = tmp_path / "raw"
+    add_pair(source, "one", midi=midi_bytes((0.1, 0.5, 60, 0, 0), (0.5, 0.9, 62, 0, 0)))
+    prepare_folder(source, tmp_path / "piano", "mine", StoreSettings(Shares(0, 0)))
+    said = capsys.readouterr().err
+    assert "notes by program: 0 Acoustic Grand Piano: 2; the voice is program 100" in said
+    assert "see --program" in said
+    prepare_folder(source, tmp_path / "sung", "mine", StoreSettings(Shares(0, 0)), program=100)
+    assert "notes by program: 100 Singing Voice: 2\n" in capsys.readouterr().err
+    add_pair(source, "two", midi=midi_bytes((0.1, 0.5, 60, 0, 0), (0.5, 0.9, 40, 33, 1)))
+    prepare_folder(source, tmp_path / "band", "mine", StoreSettings(Shares(0, 0)))
+    said = capsys.readouterr().err
+    assert "0 Acoustic Grand Piano: 3, 33 Electric Bass (finger): 1\n" in said

@@ -13,9 +13,9 @@ import soundfile
 from amt.config.vocabularies import program_name
 from amt.data.store import SongStore
 from amt.notes import Note, write_midi
+from amt.preparation.generic import Shares, StoreSettings
 from amt.preparation.manifest import prepare_manifest, read_manifest
 from amt.preparation.note_lists import read_note_list
-from amt.preparation.write import Shares, StoreSettings
 
 
 @pytest.fixture

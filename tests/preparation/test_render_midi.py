@@ -11,8 +11,8 @@ import pytest
 from amt.data.store import SongStore
 from amt.notes import Note, write_midi
 from amt.notes.note import NoteArray, note_programs
+from amt.preparation.generic import Shares, StoreSettings
 from amt.preparation.render_midi import prepare_midi
-from amt.preparation.write import Shares, StoreSettings
 
 
 def beep(notes: NoteArray, seed: int) -> tuple[list[npt.NDArray[np.float64]], list[int], NoteArray]:

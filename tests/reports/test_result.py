@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from amt.config.names import counted
 from amt.data.scored import ScoredSet
 from amt.notes import Note
 from amt.reports.page import Example, excerpt
@@ -275,23 +276,24 @@ def test_long_songs_are_shown_where_the_errors_are() -> None:
     assert worst_part(same, 30.0) == 0.0, "without errors where most notes are"
 
 
-def test_one_song_has_no_interval(noisy: Any, band_set: ScoredSet, tmp_path: Path) -> None:
-    """Nothing can be drawn from one song: neither tables nor page show an interval of one number."""
-    one = run_test(noisy, [band_set], TestPlan(max_songs=1), tmp_path)
+@pytest.mark.parametrize("songs", [1, 2])
+def test_a_song_or_two_have_no_interval(noisy: Any, band_set: ScoredSet, tmp_path: Path, songs: int) -> None:
+    """Drawing from one or two songs says nothing: neither tables nor page show an interval."""
+    one = run_test(noisy, [band_set], TestPlan(max_songs=songs), tmp_path)
     console = Console(file=io.StringIO(), width=110)
     print_result(one.result, console)
     said = console.file.getvalue()
-    assert "1 song, " in said
-    assert re.search(r"onset F1 +\d\.\d{3} +one song: no interval ", said)
+    assert f"{counted(songs, 'song')}, " in said
+    assert re.search(r"onset F1 +\d\.\d{3} +too few songs ", said)
     assert not re.search(r"\d\.\d{3} to \d\.\d{3}", said)
     write_result_page(tmp_path / "report.html", one)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "1 song of 1 set" in text
+    assert f"{counted(songs, 'song')} of 1 set" in text
     assert 'class="spread"' not in text
     stored = stored_result(one.result.to_dict())
     console = Console(file=io.StringIO(), width=110)
     print_comparison(compare_results(stored, stored), console)
     said = console.file.getvalue()
-    assert "1 song in common" in said
-    assert "one song: no interval" in said
+    assert f"{counted(songs, 'song')} in common" in said
+    assert "too few songs" in said
     assert "resamples" not in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import os
 import re
@@ -9,10 +10,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from amt.cli import quickstart
 from amt.cli.assemble import option_targets, resolve
 from amt.cli.options import OPTIONS
 from amt.cli.parser import parse
@@ -271,11 +274,25 @@ def test_flags_after_the_name_come_last(tmp_path: Path) -> None:
     assert parse(words, OPTIONS).get("--max-steps", 0) == 5
 
 
-def test_minutes_of_the_quick_start() -> None:
-    words = dry(ROOT / "train_scripts" / "quickstart.sh", QUICKSTART_MINUTES="2.5")
-    assert words[words.index("--max-minutes") + 1] == "2.5"
-    words = dry(ROOT / "train_scripts" / "quickstart.sh")
-    assert words[words.index("--max-minutes") + 1] == "10"
+@pytest.mark.parametrize("minutes", ["", "2.5"])
+def test_the_quick_start_script_trains_as_make_quickstart_does(
+    minutes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what suits the CPU of this machine; the name of the run aside."""
+    lines: list[Sequence[str]] = []
+
+    def run_training(line: Sequence[str]) -> int:
+        lines.append(line)
+        return 0
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(quickstart, "run_training", run_training)
+    monkeypatch.setattr("amt.quickstart.run.run_quickstart", lambda paths, train, **settings: train())
+    assert quickstart.main(["--minutes", minutes] if minutes else []) == 0
+    chosen = {"QUICKSTART_MINUTES": minutes} if minutes else {}
+    words = dry(ROOT / "train_scripts" / "quickstart.sh", CUDA_VISIBLE_DEVICES="", **chosen)
+    (theirs,) = (experiment_of(list(line)) for line in lines)
+    assert experiment_of(words) == dataclasses.replace(theirs, exp_id="quickstart")
 
 
 def test_missing_start_weights_fall_back_to_scratch(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from amt.cli.train import main
+from amt.data.shares import Shares, filling_flags
 
 
 @pytest.fixture
@@ -95,13 +97,43 @@ def test_a_run_that_is_finished_says_so_last(line: list[str], capsys: pytest.Cap
     assert capsys.readouterr().out.splitlines()[-1].endswith("; to go on give --max-minutes more than 0.0001")
 
 
-def test_nothing_to_learn_is_said_at_the_start_and_last(
-    line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_nothing_to_learn_is_refused_before_a_file_is_written(
+    line: list[str], tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], dry_run: bool
 ) -> None:
-    remark = "nothing to learn: the task transcribes none of the notes"
-    monkeypatch.setattr("amt.data.module.class_remarks", lambda *_: [remark])
+    shutil.rmtree(tmp_path / "data")
+    tiny.make_store(tmp_path / "data", songs=(("train", 2), ("validation", 1)), program=0)
+    assert main([*line[: None if dry_run else -1], "-it", "1", "-vit", "1"]) == 2
+    said = capsys.readouterr()
+    (error,) = said.err.splitlines()
+    assert error.startswith("error: nothing to learn: mc13_fsingle_vocal transcribes none of the 8 notes")
+    assert "(0 Acoustic Grand Piano: 8)" in error
+    assert "amt-prepare folder ... --program 100 --overwrite" in error
+    assert error.endswith("-tk chooses another task, -d other data")
+    assert "step 1" not in said.out
+    assert not (tmp_path / "logs").exists()
+
+
+def test_nothing_to_learn_is_refused_on_a_resume(
+    line: list[str], tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*line[:-1], "-it", "1", "-vit", "1"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said.count(remark) == 2
-    assert said[-1] == remark
-    assert said.index(remark) > next(n for n, text in enumerate(said) if text.startswith("memory: "))
+    shutil.rmtree(tmp_path / "data")
+    tiny.make_store(tmp_path / "data", songs=(("train", 2), ("validation", 1)), program=0)
+    files = sorted(path for path in (tmp_path / "logs").rglob("*") if path.is_file())
+    before = [path.read_bytes() for path in files]
+    capsys.readouterr()
+    assert main([*line[:-1], "-it", "2"]) == 2
+    assert "error: nothing to learn: " in capsys.readouterr().err
+    assert [path.read_bytes() for path in files] == before
+
+
+def test_a_store_without_validation_songs_names_the_seed_that_gives_some(
+    line: list[str], tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(tmp_path / "data")
+    tiny.make_store(tmp_path / "data", songs=(("train", 2), ("validation", 0)), name="sines")
+    assert main(line) == 2
+    said = capsys.readouterr().err
+    flags = filling_flags(["train0", "train1"], Shares())
+    assert f"no song to validate with; prepare sines again with {flags} and the default shares" in said

@@ -21,12 +21,14 @@ def module(monkeypatch):
     module.guard = SimpleNamespace(num_dropped=0)
     module.report = None
     module.last_score = None
+    module.validator = SimpleNamespace()
     monkeypatch.setattr(TranscriptionModule, "global_step", 0)
     return module
 
 
 def trainer(**changes):
     values = {"is_global_zero": True, "should_stop": False, "sanity_checking": False, "callback_metrics": {}}
+    values |= {"world_size": 1, "num_val_batches": [4]}
     return SimpleNamespace(**{**values, **changes})
 
 
@@ -111,12 +113,36 @@ def test_validation_scores_have_a_line(module):
 def test_a_long_validation_shows_how_far_it_is(module):
     now, stream = [0.0], io.StringIO()
     line = progress.ProgressLine(stream, now=lambda: now[0])
-    watched = trainer(num_val_batches=[4])
-    line.on_validation_start(watched, module)
-    for number in range(4):
-        now[0] += 7.0
-        line.on_validation_batch_end(watched, module, None, None, number)
-    assert stream.getvalue().splitlines() == ["validating 2/4 songs, 0:14", "validating 4/4 songs, 0:28"]
+    line.on_validation_start(trainer(), module)
+    assert stream.getvalue() == "validation  step 0  4 songs\n"
+    for done in range(1, 5):
+        now[0] += 16.0
+        module.validator.on_progress(done)
+    assert stream.getvalue().splitlines()[1:] == ["validating 2/4 songs, 0:32", "validating 4/4 songs, 1:04"]
+
+
+def test_a_validation_on_two_ranks_counts_the_songs_of_one(module):
+    stream = io.StringIO()
+    line = progress.ProgressLine(stream)
+    line.on_validation_start(trainer(world_size=2), module)
+    assert stream.getvalue() == "validation  step 0  4 songs on each rank\n"
+
+
+def test_the_bar_shows_the_training_again_after_a_validation(module):
+    """How far the validation was must not stay on the screen, not even when it was the last thing done."""
+    now, stream = [0.0], io.StringIO()
+    line = progress.ProgressLine(stream, live=True, now=lambda: now[0])
+    line.on_train_start(trainer(), module)
+    module.report = StepReport(7, 2.0, 1e-3, 0.5, False)
+    line.on_train_batch_end(trainer(should_stop=True), module, None, None, 6)
+    line.on_validation_start(trainer(), module)
+    now[0] += 3.0
+    module.validator.on_progress(3)
+    assert line._bar.tasks[0].fields["text"] == "validating 3/4 songs, 0:03"
+    line.on_validation_end(trainer(), module)
+    assert line._bar.tasks[0].fields["text"].startswith("step 7/200 ")
+    line.on_train_end(trainer(), module)
+    assert "validating" not in stream.getvalue().splitlines()[-1]
 
 
 def test_a_time_budget_counts_down(module):

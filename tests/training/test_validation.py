@@ -2,6 +2,8 @@
 
 import math
 import threading
+from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -118,6 +120,23 @@ def test_any_number_of_ranks_gives_the_same(tokenizer, songs, monkeypatch):
     for world_size in (2, 3):
         for values in validate(tokenizer, items, rows, world_size, monkeypatch):
             assert values == alone
+
+
+def test_songs_that_are_done_are_counted_while_the_last_batches_are_decoded(tokenizer):
+    """Short songs wait until all are read, so that counting those would show nothing for a long time."""
+    items, rows = make_items(tokenizer, 5)
+    validator = Validator(Parrot(rows, tokenizer.vocab_size), tokenizer, {"a": Scoring(VOICE)}, batch_size=4)
+    done = []
+    validator.on_progress = done.append
+    for _ in range(2):  # each validation counts anew
+        validator.start(nullcontext, torch.device("cpu"))
+        for item in items:
+            validator.add(replace(item, set_index=0))
+        validator.finish()
+    once = done[: len(done) // 2]
+    assert done == once * 2
+    assert once == sorted(once)
+    assert (len(once), once[-1]) == (-(-len(rows) // 4), 5)
 
 
 def test_values_are_means_over_files(tokenizer, monkeypatch):

@@ -87,11 +87,14 @@ def experiment(**changes):
     return Experiment.from_dict(plain)
 
 
-def make_store(data_home: Path, songs=(("train", 3), ("validation", 3)), seconds=2.0, name="sines"):
-    """A store, usually ``sines``: sung sine tones over a bass, known notes."""
+def make_store(
+    data_home: Path, songs=(("train", 3), ("validation", 3)), seconds=2.0, name="sines", program=100
+):
+    """A store, usually ``sines``: sung sine tones over a bass, known notes, of the singer unless said."""
     rng = np.random.default_rng(0)
     with StoreWriter(data_home / name, name) as writer:
         for split, count in songs:
+            writer.add_split(split)
             for number in range(count):
                 time = np.arange(int(seconds * RATE)) / RATE
                 voice = np.zeros_like(time)
@@ -100,13 +103,13 @@ def make_store(data_home: Path, songs=(("train", 3), ("validation", 3)), seconds
                     pitch = int(rng.integers(55, 75))
                     sounding = (time >= onset) & (time < onset + 0.3)
                     voice[sounding] += np.sin(2 * np.pi * 440 * 2 ** ((pitch - 69) / 12) * time[sounding])
-                    notes.append(Note(float(onset), float(onset + 0.3), pitch, 100))
+                    notes.append(Note(float(onset), float(onset + 0.3), pitch, program))
                 stems = np.stack([voice * 0.4, 0.2 * np.sin(2 * np.pi * 110 * time)])
                 writer.add_song(
                     split,
                     f"{split}{number}",
                     (stems * 32767).astype(np.int16),
-                    [[100], [33]],
+                    [[program], [33]],
                     ["voice", "bass"],
                     notes_to_array(notes),
                     {},

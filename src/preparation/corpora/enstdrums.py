@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from ...audio.reading import Samples, read_audio
+from ...data.shares import split_of
 from ...notes.note import DRUM_PROGRAM, NoteArray
-from ..write import split_of
 from .corpus import OTHERS_HEARD, Corpus, Found, Stem, whole
 from .labels import drum_notes, read_text
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..write import split_of
+from ...data.shares import split_of
 from .corpus import Corpus, Found, audio_files, whole
 from .pairs import id_of, pairs_in
 from .track_names import BACKING, LEAD, NamedTrackLabels

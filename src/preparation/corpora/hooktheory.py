@@ -97,6 +97,8 @@ def _timed(entry: dict[str, Any]) -> tuple[float, float, list[Row]]:
     if (
         len(beats) < 2
         or len(beats) != len(times)
+        or not np.isfinite(np.diff(beats)).all()
+        or not np.isfinite(np.diff(times)).all()
         or (np.diff(beats) <= 0).any()
         or (np.diff(times) <= 0).any()
     ):

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from ...audio.reading import Samples, read_audio
+from ...data.shares import split_of
 from ...notes.note import NoteArray
-from ..write import split_of
 from .corpus import Corpus, Found, Stem, audio_files
 from .labels import naming, pitched_notes
 

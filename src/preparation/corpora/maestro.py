@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from ...data.strict_json import parse_json
 from .corpus import Corpus, Found, whole
 from .labels import MidiLabels, read_text, table_rows
 
@@ -36,8 +36,8 @@ def find(source: Path) -> Found:
 def _rows(table: Path) -> list[dict[str, str]]:
     if table.suffix == ".csv":
         return table_rows(table, COLUMNS)
+    told = parse_json(read_text(table), table)
     try:
-        told = json.loads(read_text(table))
         if isinstance(told, list):  # a row for each song in versions 1 and 2, then columns
             rows = [[row[name] for name in COLUMNS] for row in told]
         else:

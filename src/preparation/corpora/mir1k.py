@@ -17,8 +17,8 @@ import numpy.typing as npt
 from scipy.ndimage import median_filter
 
 from ...audio.reading import Samples, read_audio
+from ...data.shares import split_of
 from ...notes.note import SINGING_PROGRAM, NoteArray
-from ..write import split_of
 from .corpus import OTHERS_HEARD, Corpus, Found, Stem
 from .labels import naming, number_rows, pitched_notes
 from .singers import Row

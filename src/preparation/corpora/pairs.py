@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from ...data.shares import SPLITS, split_of
 from ..generic import Pair, find_pairs
-from ..write import SPLITS, PreparationReport, split_of
+from ..write import PreparationReport
 from .corpus import Found, whole
 from .labels import MidiLabels
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..write import SPLITS
+from ...data.shares import SPLITS
 from .corpus import Corpus, Found
 from .pairs import find_mixtures
 

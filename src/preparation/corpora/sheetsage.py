@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ...data.shares import SPLITS
 from ...notes import read_midi
 from ...notes.midi_file import parse_midi
 from ...notes.note import SINGING_PROGRAM, NoteArray, note_programs, notes_to_array
-from ..write import SPLITS
 from .corpus import OTHERS_HEARD, Corpus, Found, whole
 from .labels import naming
 from .pairs import id_of, pairs_in, split_of_pair

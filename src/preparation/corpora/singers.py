@@ -13,13 +13,13 @@ that is the voice alone; without one it is a mixture in which instruments sound 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...audio.reading import Samples, read_audio
 from ...config.names import listing
+from ...data.strict_json import parse_json
 from ...notes.note import SINGING_PROGRAM, NoteArray
 from .corpus import OTHERS_HEARD, Found, Stem, audio_files, whole
 from .labels import naming, pitched_notes, read_text
@@ -67,10 +67,7 @@ def read_note_table(path: Path) -> dict[int, tuple[Row, ...]]:
     Raises:
         ValueError: names the file and the song at fault.
     """
-    try:
-        told = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: is no JSON ({error})") from None
+    told = parse_json(read_text(path), path)
     if not isinstance(told, dict):
         raise ValueError(f"{path}: is no object of songs")
     songs = {}

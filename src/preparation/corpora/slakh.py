@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
+from ...data.shares import split_of
 from ...notes.note import DRUM_PROGRAM
-from ..write import split_of
 from .corpus import Corpus, Found, Labels, Stem, whole
 from .labels import MidiLabels, joined_labels
 

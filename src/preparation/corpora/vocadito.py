@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ...data.shares import split_of
 from ...notes.note import SINGING_PROGRAM
-from ..write import split_of
 from .corpus import Corpus, Found, whole
 from .labels import PitchedTable, table_rows
 
