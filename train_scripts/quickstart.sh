@@ -22,15 +22,9 @@ fi
 
 cd "${src_dir}"
 machine_flags="$("${PYTHON}" -c '
-import torch
+from amt.cli.quickstart import machine, train_line
 
-from amt.cli.quickstart import train_line
-from amt.data.workers import available_cores
-from amt.training.trainer import fast_bf16_on_cpu
-
-on_cpu = not torch.cuda.is_available()
-line = train_line(1.0, 0, cores=available_cores() if on_cpu else 1, fast_bf16=on_cpu and fast_bf16_on_cpu())
-print(*line[len(train_line(1.0, 0)) :])
+print(*train_line(1.0, 0, **machine())[len(train_line(1.0, 0)) :])
 ')"
 # shellcheck disable=SC2206
 args+=(${machine_flags})                                    # 修改：进程数和精度与 make quickstart 相同，由同一段 Python 代码按机器决定

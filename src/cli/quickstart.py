@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from ..config.environment import default_root, read_environment
 from ..config.experiment import Experiment
@@ -47,6 +48,24 @@ def train_line(
     budget = ["--max-minutes", f"{minutes:g}", "--seed", str(seed)]
     precision = ["-pr", "bf16-mixed"] if fast_bf16 else []
     return [name, "--recipe", "quickstart", *budget, *share_cores(cores), *precision, *further]
+
+
+class Machine(TypedDict):
+    """Keyword arguments of :func:`train_line`."""
+
+    cores: int
+    fast_bf16: bool
+
+
+def machine() -> Machine:
+    """What :func:`train_line` must know of this machine. Imports torch."""
+    import torch
+
+    from ..training.trainer import fast_bf16_on_cpu
+
+    if torch.cuda.is_available():
+        return {"cores": 1, "fast_bf16": False}
+    return {"cores": available_cores(), "fast_bf16": fast_bf16_on_cpu()}
 
 
 def share_cores(cores: int) -> list[str]:
@@ -100,16 +119,9 @@ def _run(argv: Sequence[str]) -> int:
     if minutes <= 0:
         raise UsageError(f"--minutes must be positive, not {minutes:g}")
     environment = read_environment(os.environ)
-    import torch
-
     from ..quickstart.run import QuickstartPaths, run_quickstart
-    from ..training.trainer import fast_bf16_on_cpu
 
-    if torch.cuda.is_available():
-        line = train_line(minutes, seed, command.words)
-    else:
-        cores, fast_bf16 = available_cores(), fast_bf16_on_cpu()
-        line = train_line(minutes, seed, command.words, cores=cores, fast_bf16=fast_bf16)
+    line = train_line(minutes, seed, command.words, **machine())
     return run_quickstart(
         QuickstartPaths(
             data_home=environment.data_home,

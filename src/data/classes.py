@@ -15,17 +15,19 @@ from .segments import TrainingSet
 from .songs import TaskView
 from .store_format import only_pitched_program
 
-NOTHING_TO_LEARN = "nothing to learn"
-"""Begins the sentence on training songs without a note that the task transcribes."""
-
 
 def class_remarks(sets: Sequence[TrainingSet], tokenizer: NoteTokenizer) -> list[str]:
-    """Sentences on what the training songs hold and the task does not take; none when all is taken."""
-    counts = {
+    """Sentences on what songs hold and the task does not take; none when all is taken."""
+    nothing = nothing_to_learn(sets, tokenizer)
+    return [*_unclassed_remarks(_notes(sets), tokenizer), *([nothing] if nothing else [])]
+
+
+def _notes(sets: Sequence[TrainingSet]) -> dict[str, Counter[int]]:
+    """Notes of each program, by set."""
+    return {
         item.name: sum((item.store.notes_by_program(split) for split in item.splits), Counter[int]())
         for item in sets
     }
-    return [*_unclassed_remarks(counts, tokenizer), *_untaught_remarks(counts, tokenizer)]
 
 
 def octave_remarks(sets: Sequence[TrainingSet], objective: ObjectiveConfig) -> list[str]:
@@ -62,22 +64,22 @@ def _unclassed_remarks(counts: Mapping[str, Counter[int]], tokenizer: NoteTokeni
     return remarks
 
 
-def _untaught_remarks(counts: Mapping[str, Counter[int]], tokenizer: NoteTokenizer) -> list[str]:
-    """One sentence when not a single note of the training songs is one that the task transcribes."""
-    task = tokenizer.task
+def nothing_to_learn(sets: Sequence[TrainingSet], tokenizer: NoteTokenizer) -> str:
+    """A sentence with ways out when the task transcribes not a single note of the songs; else ""."""
+    task, counts = tokenizer.task, _notes(sets)
     programs = sum(counts.values(), Counter[int]())
     targets = TaskView(task).targets
     if targets & set(programs):
-        return []
+        return ""
     own = not set(counts) & set(list_presets())
     program = SINGING_PROGRAM if SINGING_PROGRAM in targets else min(targets)
     again = (
         f"if they are {program_name(program)}, prepare the data again with --program {program} (amt-prepare "
         f"folder ... --program {program} --overwrite); "
     )
-    return [
-        f"{NOTHING_TO_LEARN}: {task.name} transcribes none of the {counted(programs.total(), 'note')} of the "
-        f"training songs{f' ({named_programs(programs)})' if programs else ''}; "
+    return (
+        f"nothing to learn: {task.name} transcribes none of the {counted(programs.total(), 'note')} of these "
+        f"songs{f' ({named_programs(programs)})' if programs else ''}; "
         f"{again if own and only_pitched_program(programs) is not None else ''}-tk chooses another task, "
         "-d other data"
-    ]
+    )

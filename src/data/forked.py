@@ -1,9 +1,9 @@
 """Training batches from forked processes, for little more than the batches themselves cost.
 
-torch's loader takes two threads, three queues and their locks to hand over a batch: 0.6 ms, however small it
-is. Here each process has two pipes of its own: one byte that asks for a batch, nine bytes that say where it
-lies. The sound lies in :class:`AudioSlots`, the rest in shared memory that is used in turn. Which batch comes
-from which process is known beforehand, so nothing is sorted, and numbers of samples are never sent.
+torch's loader takes two threads, three queues and their locks to hand over a batch, however small it is. Here
+each process has two pipes of its own: one byte that asks for a batch, nine bytes that say where it lies. The
+sound lies in :class:`AudioSlots`, the rest in shared memory that is used in turn. Which batch comes from
+which process is known beforehand, so nothing is sorted, and numbers of samples are never sent.
 """
 
 from __future__ import annotations

@@ -18,11 +18,12 @@ from ..config.experiment import Experiment
 from ..config.names import counted, listing
 from ..tokenizer import NoteTokenizer
 from .batch import Batch, ValidationItem
-from .classes import NOTHING_TO_LEARN, class_remarks, octave_remarks
+from .classes import class_remarks, nothing_to_learn, octave_remarks
 from .dataset import EvaluationSongs, TrainingBatches
 from .forked import ForkedBatches
 from .scored import ScoredSet
 from .segments import SegmentMaker
+from .shares import validation_way_out
 from .sources import open_presets
 from .weights import WeightTable
 from .workers import leave_signals_to_the_run, raise_file_limit, shared_memory_problem, worker_context
@@ -150,12 +151,6 @@ class TranscriptionData(pl.LightningDataModule):
         """Names of the test sets, in the order of ``ValidationItem.set_index``."""
         return [item.name for item in self.test_sets]
 
-    @property
-    def nothing_to_learn(self) -> str:
-        """The remark that no training song has a note the task transcribes, the last of all; else ""."""
-        last = self.remarks[-1] if self.remarks else ""
-        return last if last.startswith(NOTHING_TO_LEARN) else ""
-
     def describe(self) -> str:
         """What is trained on and what is scored, as one line."""
         trained = []
@@ -179,10 +174,19 @@ class TranscriptionData(pl.LightningDataModule):
     def require_validation_songs(self) -> None:
         """Raise a ``ValueError`` that says what to do when there is nothing to score a run by."""
         if not self.validation_sets:
-            raise ValueError(
-                f"-d {' '.join(self.experiment.data.presets)}: no song to validate with; a store of your own "
-                "is prepared again with --overwrite and another --seed or a larger --validation-share"
+            way_out = validation_way_out([item.store for item in self.training_sets]) or (
+                "a store of your own is prepared again with --overwrite and more songs or a larger "
+                "--validation-share"
             )
+            raise ValueError(
+                f"-d {' '.join(self.experiment.data.presets)}: no song to validate with; {way_out}"
+            )
+
+    def require_something_to_learn(self) -> None:
+        """Raise a ``ValueError`` when no training song has a note that the task transcribes."""
+        nothing = nothing_to_learn(self.training_sets, self.tokenizer)
+        if nothing:
+            raise ValueError(nothing)
 
     def first_open_sample(self, consumed: int) -> int:
         """First sample that no loader process can have made when ``consumed`` samples have been trained on.

@@ -19,7 +19,6 @@ from ..config import Experiment
 from ..config.names import counted, named_path
 from ..data.module import TranscriptionData
 from ..data.scored import scoring_of
-from ..data.shares import validation_way_out
 from ..data.workers import cap_workers
 from ..model.checkpoint_file import read_checkpoint
 from ..model.pretrained_t5 import load_pretrained_t5
@@ -146,12 +145,8 @@ def run_training(
         excluded=excluded,
     )
     data.require_training_songs()
-    if not data.validation_sets:
-        if way_out := validation_way_out([item.store for item in data.training_sets]):
-            raise ValueError(f"-d {' '.join(experiment.data.presets)}: no song to validate with; {way_out}")
-        data.require_validation_songs()
-    if data.nothing_to_learn:
-        raise ValueError(data.nothing_to_learn)
+    data.require_validation_songs()
+    data.require_something_to_learn()
     folder = RunFolder(paths.folder)
     module = _build_module(
         experiment, tokenizer, data, plan, hardware, folder, fault=fault, scan_gradients=scan_gradients

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import itertools
 import multiprocessing
@@ -17,36 +18,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from amt.config import AudioConfig, Augmentation, BatchSizes, DataConfig, DataIO, Experiment
 from amt.data import forked
 from amt.data.batch import Batch
 from amt.data.dataset import TrainingBatches
 from amt.data.forked import ForkedBatches
-from amt.data.module import TranscriptionData
 from amt.data.slots import AudioSlots
-from amt.tokenizer import NoteTokenizer
+from forked_loading import AHEAD, module
 
+drawn = functools.partial(module, stem_keep_prob=0.5, noise_prob=0.3)
+"""Batches of which no two are of one kind."""
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="loader processes are forked on Linux only")
-
-SEGMENT = 8000
-AHEAD = 2
-
-
-def module(home: Path, workers: int, *, persistent: bool = True) -> TranscriptionData:
-    run = Experiment(
-        seed=5,
-        audio=AudioConfig(segment_samples=SEGMENT),
-        bsz=BatchSizes(sub=2, local=4),
-        dataio=DataIO(num_workers=workers, prefetch_factor=AHEAD, persistent_workers=persistent),
-        data=DataConfig(presets=("tones",)),
-        augmentation=Augmentation(stem_keep_prob=0.5, noise_prob=0.3),
-    )
-    tokenizer = NoteTokenizer.from_task(run.task, segment_samples=SEGMENT, max_length=256)
-    return TranscriptionData(run, tokenizer, home, context="fork")
 
 
 def forked_batches(home: Path, workers: int, *, pin: bool = False) -> ForkedBatches:
-    dataset = module(home, workers).train_dataloader().dataset
+    dataset = drawn(home, workers).train_dataloader().dataset
     assert isinstance(dataset, TrainingBatches)
     return ForkedBatches(dataset, workers, AHEAD, pin=pin)
 
@@ -60,7 +45,7 @@ def same(one: Batch, other: Batch) -> None:
 @pytest.fixture(scope="module")
 def alone(data_home: Path) -> list[Batch]:
     """The first batches as one process makes them."""
-    return list(itertools.islice(module(data_home, 0).train_dataloader(), 12))
+    return list(itertools.islice(drawn(data_home, 0).train_dataloader(), 12))
 
 
 def gone(batches: ForkedBatches) -> bool:
@@ -127,7 +112,7 @@ def test_it_begins_again_in_the_same_processes(
 def test_persistent_processes_are_kept_by_their_loader(
     data_home: Path, alone: list[Batch], persistent: bool
 ) -> None:
-    loader = module(data_home, 2, persistent=persistent).train_dataloader()
+    loader = drawn(data_home, 2, persistent=persistent).train_dataloader()
     found = []
     for _ in range(2):
         batches = iter(loader)
@@ -271,7 +256,7 @@ def test_it_takes_one_number_from_the_random_stream(data_home: Path) -> None:
     after = []
     for workers in (0, 1):
         torch.manual_seed(3)
-        batches = iter(module(data_home, workers).train_dataloader())
+        batches = iter(drawn(data_home, workers).train_dataloader())
         next(batches)
         after.append(torch.rand(4))
         del batches

@@ -13,35 +13,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from amt.config import AudioConfig, Augmentation, BatchSizes, DataConfig, DataIO, Experiment
 from amt.data import slots as slots_module
-from amt.data.module import TranscriptionData
 from amt.data.slots import AudioSlots, SlotPlace
-from amt.tokenizer import NoteTokenizer
+from forked_loading import AHEAD, module
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="loader processes are forked on Linux only")
-
-SEGMENT = 8000
-PREFETCH = 2
-
-
-def module(home: Path, workers: int, *, persistent: bool = True, **augmentation: object) -> TranscriptionData:
-    run = Experiment(
-        seed=5,
-        audio=AudioConfig(segment_samples=SEGMENT),
-        bsz=BatchSizes(sub=2, local=4),
-        dataio=DataIO(num_workers=workers, prefetch_factor=PREFETCH, persistent_workers=persistent),
-        data=DataConfig(presets=("tones",)),
-        augmentation=Augmentation(**augmentation),  # type: ignore[arg-type]
-    )
-    tokenizer = NoteTokenizer.from_task(run.task, segment_samples=SEGMENT, max_length=256)
-    return TranscriptionData(run, tokenizer, home, context="fork")
 
 
 def test_slots_are_used_again(data_home: Path) -> None:
     loader = iter(module(data_home, 1).train_dataloader())
     places = {next(loader).audio.data_ptr() for _ in range(40)}
-    assert len(places) <= PREFETCH + 3
+    assert len(places) <= AHEAD + 3
 
 
 def test_kept_batches_stay_as_they_were(data_home: Path) -> None:
