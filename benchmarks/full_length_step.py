@@ -1,20 +1,25 @@
 """A training step at full label length against the same arithmetic written out plainly: CPU seconds, one
 thread, the two sides in turn. Names of models and a number of pairs may follow:
 ``python benchmarks/full_length_step.py yptf_moe_multi 3``.
+
+Counted as well are the products and convolutions of a step, and how long they would take at the rate of a
+large product: no form of the same arithmetic is faster on that machine.
 """
 
 from __future__ import annotations
 
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from baselines.plain_network import PlainNetwork
+from cpu_rates import cpu_seconds, matrix_rate
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from amt.config import Experiment
 from amt.config.leaves import replace_leaves
@@ -25,11 +30,9 @@ from amt.tokenizer import NoteTokenizer
 MODELS = ("yptf_single", "yptf_moe_multi")
 
 
-def step_seconds(loss: Callable[[], Tensor]) -> float:
-    """CPU time of a loss and its gradient."""
-    start = time.process_time()
+def backward_of(loss: Callable[[], Tensor]) -> None:
+    """A loss and its gradient."""
     loss().backward()
-    return time.process_time() - start
 
 
 def kept_bytes(run: Callable[[], object]) -> int:
@@ -44,6 +47,13 @@ def kept_bytes(run: Callable[[], object]) -> int:
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         run()
     return sum(storages.values())
+
+
+def operations(run: Callable[[], Tensor]) -> int:
+    """Floating-point operations of the products and convolutions of a loss and its gradient."""
+    with FlopCounterMode(display=False) as counter:
+        backward_of(run)
+    return int(counter.get_total_flops())
 
 
 def compare(name: str, pairs: int) -> None:
@@ -87,7 +97,7 @@ def compare(name: str, pairs: int) -> None:
     for number in range(pairs + 1):
         row = []
         for loss, parameters in ((ours, our_parameters), (theirs, their_parameters)):
-            row.append(step_seconds(loss))
+            row.append(cpu_seconds(partial(backward_of, loss)))
             for parameter in parameters:
                 parameter.grad = None
         if number:
@@ -95,10 +105,14 @@ def compare(name: str, pairs: int) -> None:
     step = statistics.median(row[0] for row in times)
     ratio = statistics.median(row[1] / row[0] for row in times)
     memory, plain_memory = kept_bytes(ours), kept_bytes(theirs)
+    needed = operations(ours)
+    least = needed / matrix_rate()
     print(
         f"{name}, {channels} x {tokens} tokens: {step:.2f} s, {ratio:.2f}x less than written out plainly; "
         f"keeps {memory / 2**20:.0f} MiB against {plain_memory / 2**20:.0f}; loss and gradient norm differ "
-        f"by {difference:.0e} without dropout"
+        f"by {difference:.0e} without dropout; {needed / 1e9:.0f} GFLOP of products take {least:.2f} s at "
+        f"the rate of a large one, {least / step:.0%} of the step, and written out plainly takes "
+        f"{step * ratio / least:.1f}x that"
     )
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import resource
 import statistics
 import sys
-import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
 from baselines.growing_cache import decode as growing_cache_decode
+from cpu_rates import cpu_seconds, matrix_rate
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import T5Config, T5ForConditionalGeneration
@@ -41,24 +41,11 @@ SIZES = {"128 x 2": (128, 2, 4, 32, 540), "512 x 8": (512, 8, 6, 64, 801)}
 """Name to width, layers, heads, head width and vocabulary: the quick start's, the published."""
 
 
-def cpu_seconds(run: Callable[[], object]) -> float:
-    """CPU time of one call."""
-    start = time.process_time()
-    run()
-    return time.process_time() - start
-
-
 def alternate(ours: Callable[[], object], theirs: Callable[[], object], pairs: int) -> tuple[float, float]:
     """Median CPU seconds of ours, and the median of theirs over ours within each pair; one pair warms up."""
     ours(), theirs()
     times = [(cpu_seconds(ours), cpu_seconds(theirs)) for _ in range(pairs)]
     return statistics.median(a for a, _ in times), statistics.median(b / a for a, b in times)
-
-
-def matrix_rate() -> float:
-    """Floating-point operations per CPU second of a large float32 product."""
-    a = torch.randn(1024, 1024)
-    return 2 * 1024**3 / statistics.median(cpu_seconds(lambda: a @ a) for _ in range(7))
 
 
 def build_decoder(size: str, max_length: int) -> T5Decoder:
