@@ -33,8 +33,21 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, T, F) → (B, C', T, F // 2)."""
         y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-        y = F.relu(y + (x if self.shortcut is None else self.shortcut(x)))
-        return F.avg_pool2d(y, (1, 2))
+        y = y + x if self.shortcut is None else _add_pointwise(y, x, self.shortcut)
+        return F.avg_pool2d(F.relu(y), (1, 2))
+
+
+def _add_pointwise(y: Tensor, x: Tensor, conv: nn.Conv2d) -> Tensor:
+    """y (B, C', T, F) plus the 1 x 1 convolution of x (B, C, T, F), as one product that keeps channels last.
+
+    A convolution of a single channel would come back, and its gradient be wanted, with channels first.
+    """
+    assert conv.bias is not None
+    batch, _, frames, bins = y.shape
+    inputs = F.pad(x.permute(0, 2, 3, 1).flatten(0, 2), (0, 1), value=1.0)
+    matrix = torch.cat([conv.weight[:, :, 0, 0].t(), conv.bias[None]])
+    total = torch.addmm(y.permute(0, 2, 3, 1).flatten(0, 2), inputs, matrix)
+    return total.view(batch, frames, bins, -1).permute(0, 3, 1, 2)
 
 
 class ResidualConv(LayerStack):
