@@ -1,8 +1,9 @@
 """Transcribe a folder of songs and score each that has a MIDI file of the same name beside it.
 
-    python examples/transcribe_folder.py CHECKPOINT FOLDER OUT
+    python examples/transcribe_folder.py CHECKPOINT FOLDER OUT [PROGRAM]
 
 CHECKPOINT is exp, exp@last.ckpt or the path of a file. OUT gets a MIDI file for each song and scores.csv.
+PROGRAM (0 to 127; 100 is a lead voice) says what all pitched notes of the MIDI files beside the songs are.
 """
 
 import csv
@@ -11,14 +12,14 @@ from pathlib import Path
 
 from amt.cli.command import run_command
 from amt.evaluation import score_notes
-from amt.inference import load_transcriber
-from amt.notes import array_to_notes, read_midi, write_midi
+from amt.inference import load_transcriber, read_reference
+from amt.notes import write_midi
 
 SOUNDS = {".wav", ".flac", ".mp3", ".ogg"}
 SHOWN = ("onset_f", "offset_f")
 
 
-def main(checkpoint: str, folder: Path, out: Path) -> int:
+def main(checkpoint: str, folder: Path, out: Path, program: int | None = None) -> int:
     """Return how many songs could not be read."""
     songs = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SOUNDS)
     if not songs:
@@ -40,10 +41,14 @@ def main(checkpoint: str, folder: Path, out: Path) -> int:
         reference = song.with_suffix(".mid")
         if reference.is_file():
             # Only the notes that the task is about: a model of voices is not blamed for the bass.
-            truth = array_to_notes(transcriber.tokenizer.target_notes(read_midi(reference)))
-            scores = score_notes(truth, result.notes, task)
-            rows.append({"song": str(song.relative_to(folder)), **{name: scores[name] for name in SHOWN}})
-            line += "".join(f", {name} {scores[name]:.3f}" for name in SHOWN)
+            truth = read_reference(reference, transcriber.tokenizer, transcriber.subtask, program)
+            if truth.remark:
+                way_out = f"; PROGRAM says what they are ({truth.choices})" if truth.choices else ""
+                print(f"note: {truth.remark}{way_out}", file=sys.stderr)
+            if any(not note.is_drum for note in truth.notes):
+                scores = score_notes(truth.notes, result.notes, task)
+                rows.append({"song": str(song.relative_to(folder)), **{name: scores[name] for name in SHOWN}})
+                line += "".join(f", {name} {scores[name]:.3f}" for name in SHOWN)
         print(line)
     with (out / "scores.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, ["song", *SHOWN])
@@ -55,7 +60,9 @@ def main(checkpoint: str, folder: Path, out: Path) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
+    if len(sys.argv) not in (4, 5) or not all(word.isdigit() for word in sys.argv[4:]):
         sys.exit(__doc__)
     # A mistake is one sentence, as in the commands of amt.
-    sys.exit(run_command(lambda words: main(words[0], Path(words[1]), Path(words[2])) > 0))
+    sys.exit(
+        run_command(lambda words: main(words[0], Path(words[1]), Path(words[2]), *map(int, words[3:])) > 0)
+    )

@@ -45,6 +45,16 @@ def output_folder(command: CommandLine) -> Path | None:
     return Path(out) if out else None
 
 
+def given_program(command: CommandLine, name: str) -> int | None:
+    """The instrument (0 to 127) that a flag says pitched notes have; None when it was not given."""
+    if not command.has(name):
+        return None
+    program = int(command.get(name, 0))
+    if not 0 <= program <= 127:
+        raise UsageError(f"{name} must be 0 to 127, is {program}")
+    return program
+
+
 def decoding_choices(command: CommandLine) -> DecodingChoices:
     """What ``DECODING_OPTIONS`` say about decoding; loads no torch."""
     from ..inference import DecodingChoices

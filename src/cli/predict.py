@@ -14,7 +14,13 @@ from pathlib import Path
 
 from ..config.environment import read_environment
 from .command import EXIT_OK, run_command, warn
-from .from_checkpoint import compare_with_checkpoint, decoding_choices, output_folder, train_options
+from .from_checkpoint import (
+    compare_with_checkpoint,
+    decoding_choices,
+    given_program,
+    output_folder,
+    train_options,
+)
 from .options_command import DECODING_DEFAULTS, DECODING_OPTIONS
 from .parser import CommandLine, Option, UsageError, format_help, parse
 from .published import UNAVAILABLE
@@ -47,6 +53,14 @@ PREDICT_OPTIONS: tuple[Option, ...] = (
         "MIDI file of the true notes, drawn beside the estimate and scored; default: a MIDI file of the same "
         "name beside the audio, if there is one",
         metavar="MIDI",
+        group="options",
+    ),
+    Option(
+        "--reference-program",
+        "0 to 127: all pitched notes of the references are of this program (100 is a lead voice), for MIDI "
+        "files that do not say it",
+        kind="int",
+        metavar="N",
         group="options",
     ),
     *DECODING_OPTIONS,
@@ -88,6 +102,7 @@ def _run(argv: Sequence[str]) -> int:
     project = str(command.get("--project", "")) or None
     given = [item for item in command.given.values() if item.option in _TRAIN_OPTIONS]
     compare_with_checkpoint(spec, given, environment.log_dir, project)
+    reference_program = given_program(command, "--reference-program")
     from ..inference import run_predict
 
     reference = str(command.get("--reference", ""))
@@ -102,6 +117,7 @@ def _run(argv: Sequence[str]) -> int:
         choices=decoding_choices(command),
         formats=chosen_formats(command),
         reference=Path(reference) if reference else None,
+        reference_program=reference_program,
     )
 
 

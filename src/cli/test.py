@@ -5,6 +5,7 @@ The model's configuration comes from the checkpoint; flags of ``train.py`` are a
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from .command import EXIT_OK, run_command, warn
 from .from_checkpoint import (
     compare_with_checkpoint,
     decoding_choices,
+    given_program,
     output_folder,
     say_ignored,
     train_options,
@@ -57,7 +59,8 @@ TEST_OPTIONS = (
         "--output",
         "text",
         "",
-        "folder for what is written; else test/CHECKPOINT in the folder of the run",
+        "folder for what is written; else test/CHECKPOINT in the folder of the run, or CHECKPOINT_test "
+        "beside a file elsewhere, with the names of other data than the checkpoint's",
         metavar="FOLDER",
     ),
     _test("-w", "--write-model-output", "bool", "", "write the MIDI of each song as it is done"),
@@ -123,6 +126,8 @@ TEST_DEFAULTS = {
     "--report-songs": "2",
     **DECODING_DEFAULTS,
 }
+_LONGEST_PART = 60
+"""Most bytes by which the presets make the name of a folder longer."""
 _OWN_NAMES = {name for option in TEST_OPTIONS for name in option.names}
 _TRAIN_OPTIONS = train_options(TEST_OPTIONS)
 _UNAVAILABLE = {name: text for name, text in UNAVAILABLE.items() if name not in _OWN_NAMES}
@@ -135,7 +140,8 @@ _INTRO = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``test.py`` and return its exit code: 0 all songs scored, 1 some could not be, 2 nothing done."""
+    """Run ``test.py`` and return its exit code: 0 all songs scored, 1 some could not be, or a set has no note
+    to score, 2 nothing done."""
     return run_command(_run, argv)
 
 
@@ -171,12 +177,8 @@ def _check_usage(command: CommandLine) -> None:
         raise UsageError("test.py needs a checkpoint: test.py exp@last.ckpt -d quickstart")
     if estimates and not words and not command.has("--data-preset"):
         raise UsageError("--estimates without a checkpoint needs -d: which songs are these?")
-    if command.has("--estimates-program"):
-        if not estimates:
-            raise UsageError("--estimates-program does nothing without --estimates")
-        program = int(command.get("--estimates-program", 0))
-        if not 0 <= program <= 127:
-            raise UsageError(f"--estimates-program must be 0 to 127, is {program}")
+    if given_program(command, "--estimates-program") is not None and not estimates:
+        raise UsageError("--estimates-program does nothing without --estimates")
 
 
 def _plan(command: CommandLine) -> TestPlan:
@@ -219,7 +221,7 @@ def _test_model(
         project=project,
     )
     assert transcriber.source is not None
-    place = out or _folder_beside(transcriber.source, plan.split)
+    place = out or _folder_beside(transcriber.source, plan, transcriber.experiment.data.presets)
     system = ModelSystem(transcriber, spec, choices)
     return score_system(
         system, transcriber.experiment, plan, environment.data_home, place, environment.excluded_presets
@@ -232,7 +234,7 @@ def _test_estimates(
     """Score a folder of MIDI files; the exit status and what a comparison needs."""
     folder = Path(str(command.get("--estimates", "")))
     plan = _plan(command)
-    program = int(command.get("--estimates-program", 0)) if command.has("--estimates-program") else None
+    program = given_program(command, "--estimates-program")
     if spec is None:
         experiment = replace(Experiment(), task=str(command.get("--task", Experiment().task)))
         say_ignored([item.name for item in _train_flags(command) if item.option.long != "--task"])
@@ -281,12 +283,25 @@ def _train_flags(command: CommandLine) -> list[Given]:
     return [item for item in command.given.values() if item.option in _TRAIN_OPTIONS]
 
 
-def _folder_beside(checkpoint: Path, split: str) -> Path:
-    """``test/CHECKPOINT`` in the folder of the run, else ``CHECKPOINT_test`` beside the file."""
-    part = "" if split == TEST_DEFAULTS["--split"] else f"-{split}"
+def _folder_beside(checkpoint: Path, plan: TestPlan, own: Sequence[str]) -> Path:
+    """``test/CHECKPOINT`` in the folder of the run, else ``CHECKPOINT_test`` beside the file.
+
+    Other presets than the checkpoint's ``own`` and another split than test are parts of the name.
+    """
+    part = f"-{_joined(plan.presets)}" if plan.presets and {*plan.presets} != {*own} else ""
+    part += "" if plan.split == TEST_DEFAULTS["--split"] else f"-{plan.split}"
     if checkpoint.parent.name == CHECKPOINTS:
         return checkpoint.parent.parent / "test" / f"{checkpoint.stem}{part}"
     return checkpoint.with_name(f"{checkpoint.stem}_test{part}")
+
+
+def _joined(presets: Sequence[str]) -> str:
+    """Names of presets as a part of a file's name, in any order the same; many are cut short."""
+    name = "+".join(sorted(presets))
+    if len(os.fsencode(name)) <= _LONGEST_PART:
+        return name
+    digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+    return f"{min(presets)[: _LONGEST_PART // 2]}+{len(presets) - 1}-more-{digest}"
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from .names import unknown_name
-from .vocabularies import DRUM_CLASS, get_drum_vocab, get_program_vocab
+from .names import counted, unknown_name
+from .vocabularies import DRUM_CLASS, get_drum_vocab, get_program_vocab, named_programs
 
 _MC13_CHANNELS = (*get_program_vocab("gm_plus"), DRUM_CLASS)
 VOICE_PROGRAMS = (100, 101)
@@ -108,6 +108,11 @@ class Task:
                 found.discard(128)
         return frozenset(found)
 
+    def transcribed(self, subtask: str | None = None) -> frozenset[int]:
+        """The targets without those that no channel writes."""
+        found = self.targets(subtask)
+        return found & set(self.program_channels()) if self.channels else found
+
     def program_channels(self) -> dict[int, int]:
         """Program (128: drums) to channel; programs without a channel are missing. Empty: one stream."""
         vocab = {**get_program_vocab(self.channel_vocab), DRUM_CLASS: (128,)}
@@ -191,3 +196,21 @@ def add_task(task: Task) -> None:
 def list_tasks() -> list[str]:
     """Names of all tasks, sorted."""
     return sorted(_TASKS)
+
+
+def likely_program(targets: Collection[int]) -> int:
+    """The program of a task that notes which say none are taken for: the lead voice where it has one."""
+    lead, _ = VOICE_PROGRAMS
+    return lead if lead in targets else min(targets)
+
+
+def none_taken_text(task: str, programs: Mapping[int, int], of: str) -> str:
+    """That a task transcribes no note of a kind, and which notes these are.
+
+    Args:
+        task: its name, with that of a sub-task.
+        programs: notes of each program (128: drums).
+        of: where the notes are.
+    """
+    found = f" ({named_programs(programs)})" if programs else ""
+    return f"{task} transcribes none of the {counted(sum(programs.values()), 'note')} of {of}{found}"

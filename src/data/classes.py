@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..config.names import counted
 from ..config.objective import ObjectiveConfig
 from ..config.presets import list_presets
+from ..config.tasks import Task, likely_program, none_taken_text
 from ..config.vocabularies import named_programs, program_name
-from ..notes.note import SINGING_PROGRAM
 from ..tokenizer import NoteTokenizer
 from .segments import TrainingSet
-from .songs import TaskView
 from .store_format import only_pitched_program
 
 
@@ -68,18 +67,47 @@ def nothing_to_learn(sets: Sequence[TrainingSet], tokenizer: NoteTokenizer) -> s
     """A sentence with ways out when the task transcribes not a single note of the songs; else ""."""
     task, counts = tokenizer.task, _notes(sets)
     programs = sum(counts.values(), Counter[int]())
-    targets = TaskView(task).targets
-    if targets & set(programs):
+    if task.transcribed() & set(programs):
         return ""
-    own = not set(counts) & set(list_presets())
-    program = SINGING_PROGRAM if SINGING_PROGRAM in targets else min(targets)
-    again = (
+    return (
+        f"nothing to learn: {none_taken_text(task.name, programs, 'these songs')}; "
+        f"{_prepare_again(task, programs, counts)}-tk chooses another task, -d other data"
+    )
+
+
+def nothing_to_score(
+    name: str, store: str, programs: Mapping[int, int], task: Task, subtask: str | None = None
+) -> str:
+    """A sentence with ways out on a set of songs that has no note to hold an estimate against.
+
+    Args:
+        name: of the set.
+        store: name of its data set.
+        programs: notes of each program (128: drums) in its songs.
+        task: what is transcribed.
+        subtask: the part of it that is asked for; None: all of it.
+    """
+    asked = task.name if subtask is None else f"{task.name} ({subtask})"
+    if task.transcribed(subtask) & set(programs):
+        return (
+            f"nothing to score in {name}: its songs have the notes of {asked} written down in part only; "
+            "-d chooses other data"
+        )
+    return (
+        f"nothing to score in {name}: {none_taken_text(asked, programs, 'its songs')}; "
+        f"{_prepare_again(task, programs, [store], subtask)}-d chooses other data; the task is that of the "
+        "checkpoint (without one, -tk)"
+    )
+
+
+def _prepare_again(
+    task: Task, programs: Mapping[int, int], names: Iterable[str], subtask: str | None = None
+) -> str:
+    """The way out where all notes may be of the task, had anybody said so; "" for data sets of presets."""
+    if set(names) & set(list_presets()) or only_pitched_program(programs) is None:
+        return ""
+    program = likely_program(task.transcribed(subtask))
+    return (
         f"if they are {program_name(program)}, prepare the data again with --program {program} (amt-prepare "
         f"folder ... --program {program} --overwrite); "
-    )
-    return (
-        f"nothing to learn: {task.name} transcribes none of the {counted(programs.total(), 'note')} of these "
-        f"songs{f' ({named_programs(programs)})' if programs else ''}; "
-        f"{again if own and only_pitched_program(programs) is not None else ''}-tk chooses another task, "
-        "-d other data"
     )

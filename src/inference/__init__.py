@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .find import find_checkpoint
     from .piano_roll import draw_piano_roll
     from .predict import run_predict
+    from .reference import read_reference
     from .render import render_notes, write_wav
     from .transcriber import SongTranscriber, Transcription, load_transcriber, untrained_transcriber
 
@@ -21,6 +22,7 @@ __all__ = [
     "draw_piano_roll",
     "find_checkpoint",
     "load_transcriber",
+    "read_reference",
     "render_notes",
     "run_batch",
     "run_predict",
@@ -36,6 +38,7 @@ _HOMES = {
     "draw_piano_roll": "piano_roll",
     "find_checkpoint": "find",
     "load_transcriber": "transcriber",
+    "read_reference": "reference",
     "render_notes": "render",
     "run_batch": "batch",
     "run_predict": "predict",

@@ -14,12 +14,13 @@ from ..audio import audio_length
 from ..config.names import counted
 from ..evaluation import note_prf
 from ..notes import read_midi
-from ..notes.note import Note, array_to_notes, notes_to_array
+from ..notes.note import Note
 from .choices import DEFAULT_CHOICES, DecodingChoices, left_out_text
 from .files import PARTS, printable
 from .outputs import WRITERS, check_formats, error_line, head_line, note_line, tail_line, write_outputs
 from .planning import Job, plan_jobs
 from .progress_bar import ProgressBar, real_time
+from .reference import read_reference
 
 if TYPE_CHECKING:
     from .transcriber import SongTranscriber, Transcription
@@ -50,6 +51,7 @@ def run_predict(
     choices: DecodingChoices = DEFAULT_CHOICES,
     formats: Sequence[str] = DEFAULT_FORMATS,
     reference: Path | None = None,
+    reference_program: int | None = None,
 ) -> int:
     """Transcribe files and folders of files; prints one line for each and a progress bar.
 
@@ -63,6 +65,8 @@ def run_predict(
         formats: names of :data:`~.outputs.WRITERS`.
         reference: MIDI file with the true notes of the one input; ``None`` takes a MIDI file of the same
             name beside the audio when there is one.
+        reference_program: what all pitched notes of the references are (0 to 127), see
+            :func:`~.reference.read_reference`; ``None`` goes by the files.
 
     Returns:
         0 when every file was transcribed, 1 when some could not be, 2 when nothing could begin.
@@ -73,7 +77,7 @@ def run_predict(
         if to_stdout:
             _check_stdout(formats, jobs)
         if reference is not None:
-            read_midi(reference)
+            read_midi(reference, program=reference_program)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
         from .transcriber import load_transcriber
@@ -84,7 +88,10 @@ def run_predict(
         return 2
     talk = sys.stderr if to_stdout else sys.stdout
     print(describe(transcriber), file=talk)
-    results = [predict_file(transcriber, job, formats, to_stdout=to_stdout) for job in jobs]
+    results = [
+        predict_file(transcriber, job, formats, to_stdout=to_stdout, reference_program=reference_program)
+        for job in jobs
+    ]
     failed = [result for result in results if not result.ok]
     if len(results) > 1:
         print(f"{len(results) - len(failed)} of {counted(len(results), 'file')} transcribed", file=talk)
@@ -119,7 +126,12 @@ def _check_stdout(formats: Sequence[str], jobs: Sequence[Job]) -> None:
 
 
 def predict_file(
-    transcriber: SongTranscriber, job: Job, formats: Sequence[str], *, to_stdout: bool = False
+    transcriber: SongTranscriber,
+    job: Job,
+    formats: Sequence[str],
+    *,
+    to_stdout: bool = False,
+    reference_program: int | None = None,
 ) -> Result:
     """Transcribe one file, write its outputs, print its line. A broken file is a result, not an exception."""
     streams = to_stdout and list(formats) == ["jsonl"]
@@ -127,7 +139,7 @@ def predict_file(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             song = _transcribe(transcriber, job.audio, _print_lines if streams else None)
-            reference = _read_reference(job.reference, transcriber)
+            reference = _read_reference(job.reference, transcriber, reference_program)
         score = _score(reference, song.notes)
         title = printable(f"{job.audio.name}{score}")
         outputs: tuple[Path, ...] = ()
@@ -186,24 +198,23 @@ def _write_to_stdout(name: str, song: Transcription, reference: list[Note] | Non
         sys.stdout.buffer.flush()
 
 
-def _read_reference(path: Path | None, transcriber: SongTranscriber) -> list[Note] | None:
-    """The notes of a MIDI file that the task transcribes; without a readable file None, and a warning."""
+def _read_reference(
+    path: Path | None, transcriber: SongTranscriber, program: int | None
+) -> list[Note] | None:
+    """The notes of a MIDI file that the task transcribes; None, and a warning, where there is nothing to
+    hold an estimate against."""
     if path is None:
         return None
     try:
-        notes = read_midi(path)
+        found = read_reference(path, transcriber.tokenizer, transcriber.subtask, program)
     except (ValueError, OSError) as error:
         warnings.warn(f"no reference: {error}", UserWarning, stacklevel=2)
         return None
-    tokenizer, subtask = transcriber.tokenizer, transcriber.subtask
-    targets = array_to_notes(tokenizer.target_notes(notes_to_array(notes), subtask))
-    if notes and not targets:
-        warnings.warn(
-            f"{path} holds no notes of the task {_task(transcriber)}: nothing to score",
-            UserWarning,
-            stacklevel=2,
-        )
-    return targets
+    if found.remark:
+        way_out = f"; --reference-program N says what they are ({found.choices})" if found.choices else ""
+        warnings.warn(f"{found.remark}{way_out}", UserWarning, stacklevel=2)
+        return found.notes or None
+    return found.notes
 
 
 def _score(reference: list[Note] | None, notes: Sequence[Note]) -> str:

@@ -1,7 +1,7 @@
 """Notes, and MIDI files of notes."""
 
 from .cleaning import clean_notes, sort_notes, trim_overlaps, validate_notes
-from .midi_read import MidiWarning, read_midi
+from .midi_read import MidiWarning, read_midi, states_program
 from .midi_write import write_midi
 from .note import (
     CHORUS_PROGRAM,
@@ -27,6 +27,7 @@ __all__ = [
     "notes_to_array",
     "read_midi",
     "sort_notes",
+    "states_program",
     "trim_overlaps",
     "validate_notes",
     "write_midi",

@@ -97,10 +97,7 @@ def read_midi(
                 f"track_programs gives {name!r} the program {number}; it must be 0 to 127, or 128 for drums"
             )
     path = Path(path)
-    try:
-        file = parse_midi(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    file = _parse(path)
     names = VOICE_TRACK_NAMES | {name.lower(): number for name, number in (track_programs or {}).items()}
     rows, ticks = _collect_notes(file, sustain, _Instruments(program, drums, names))
     if file.problems:
@@ -111,6 +108,29 @@ def read_midi(
     hits = notes["is_drum"]
     notes["offset"][hits] = notes["onset"][hits] + MINIMUM_SECONDS
     return array_to_notes(clean_notes(notes))
+
+
+def states_program(path: str | os.PathLike[str]) -> bool:
+    """Whether a MIDI file says of any pitched note what plays it.
+
+    A program change says it, but for one on channel 10, and so does the name of a voice's track. Without
+    either :func:`read_midi` takes all pitched notes for program 0, which nobody wrote.
+
+    Raises ``ValueError`` as :func:`read_midi` does.
+    """
+    tracks = _parse(Path(path)).tracks
+    return any(
+        track.name.lower() in VOICE_TRACK_NAMES
+        or any(status >> 4 == 0xC and status & 15 != DRUM_CHANNEL for _, _, status, _, _ in track.events)
+        for track in tracks
+    )
+
+
+def _parse(path: Path) -> MidiFile:
+    try:
+        return parse_midi(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _to_seconds(file: MidiFile, ticks: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
+from .. import __version__
 from ..config.tasks import Task
 from ..config.vocabularies import get_drum_vocab, get_program_vocab
 from ..data.scored import ScoredSet, scoring_of
 from ..evaluation import Scoring, Tolerances
 from ..evaluation.matching import ONSET_TOLERANCE
+from ..evaluation.summary import BOOTSTRAP_SEED, CONFIDENCE, NUM_RESAMPLES
+from .systems import System
 
 
 @dataclass(frozen=True)
@@ -67,3 +71,34 @@ class TestPlan:
         found = scoring_of(own, task)
         octave_free = tuple(found.vocab) if self.pitch_class else found.pitch_class
         return replace(found, pitch_class=octave_free, tolerances=Tolerances(self.onset_tolerance))
+
+
+def conventions_of(system: System, plan: TestPlan) -> dict[str, Any]:
+    """Plain facts about how songs are scored."""
+    tolerances = Tolerances(plan.onset_tolerance)
+    scoring = Scoring()
+    return {
+        "amt_version": __version__,
+        "task": system.tokenizer.task.name,
+        "subtask": system.subtask,
+        "presets": list(plan.presets),
+        "split": plan.split,
+        "max_songs": plan.max_songs,
+        "eval_vocab": plan.eval_vocab,
+        "eval_drum_vocab": plan.eval_drum_vocab,
+        "onset_tolerance": tolerances.onset,
+        "offset_ratio": tolerances.offset_ratio,
+        "offset_min_tolerance": tolerances.offset_min,
+        "frame_hop": scoring.frame_hop,
+        "melody_hop": scoring.melody_hop,
+        "empty_reference": "not counted; _strict scores count notes found there as 0",
+        "label_shift": 0.0,
+        "octave_shift": 0,
+        "bootstrap": {
+            "what": "percentiles over songs",
+            "confidence": CONFIDENCE,
+            "num_resamples": NUM_RESAMPLES,
+            "seed": BOOTSTRAP_SEED,
+        },
+        "system": system.conventions(),
+    }

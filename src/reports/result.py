@@ -87,6 +87,8 @@ class SetResult:
     failures: Sequence[Failure] = ()
     octave_shift: Sequence[ShiftRow] = ()
     label_shift: Sequence[ShiftRow] = ()
+    remark: str = ""
+    """What the scores do not say by themselves: why there are none, or none but 0; a sentence."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,11 @@ class TestResult:
     def songs_of(self, set_name: str) -> list[SongResult]:
         """The songs of a set."""
         return [song for song in self.songs if song.set_name == set_name]
+
+    def lacks_reference(self, set_name: str) -> bool:
+        """Whether a set has songs, but not a single note to hold an estimate against."""
+        songs = self.songs_of(set_name)
+        return bool(songs) and not any(song.num_notes for song in songs)
 
     def errors_of(self, set_name: str) -> NoteErrors | None:
         """Where the notes of a set went; None without songs."""

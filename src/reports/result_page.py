@@ -136,6 +136,7 @@ def _set_section(result: TestResult, item: SetResult, tolerance: float) -> str:
     parts = [
         f"<h2>{html.escape(item.name)}</h2>",
         f'<p class="quiet">{html.escape(set_line(result, item))}</p>',
+        f"<p>{html.escape(item.remark)}</p>" if item.remark else "",
         f'<div class="two"><div class="panel"><h3>Where the notes went</h3>{_stack(errors)}',
         f'<p class="quiet">{html.escape(errors_line(errors))}</p></div>',
         f'<div class="panel"><h3>How early or late</h3>{_timing(errors, tolerance)}</div></div>',
@@ -314,21 +315,21 @@ def _song_row(song: SongResult, keys: Sequence[str]) -> str:
 
 def _facts(result: TestResult) -> dict[str, object]:
     facts: dict[str, object] = {"name": result.name}
-    facts |= _flat(result.system)
-    facts |= _flat(result.conventions)
+    facts |= flat_facts(result.system)
+    facts |= flat_facts(result.conventions)
     for item in result.sets:
         facts[f"{item.name}: labels"] = f"sha256 {item.labels_sha256[:16]}"
         facts[f"{item.name}: data set as prepared"] = f"sha256 {item.recorded_sha256[:16]}"
     return facts
 
 
-def _flat(plain: Mapping[str, Any], before: str = "") -> dict[str, object]:
+def flat_facts(plain: Mapping[str, Any], before: str = "") -> dict[str, object]:
     """Names of nested plain values put together; values that say nothing left out."""
     flat: dict[str, object] = {}
     for key, value in plain.items():
         name = f"{before}{key.replace('_', ' ')}"
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{name}: ")
+            flat |= flat_facts(value, f"{name}: ")
         elif isinstance(value, (list, tuple)):
             flat[name] = ", ".join(str(item) for item in value)
         else:

@@ -5,36 +5,34 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from .. import __version__
 from ..config.names import counted
+from ..config.tasks import none_taken_text
+from ..data.classes import nothing_to_score
 from ..data.scored import Reference, ScoredSet, reference_of
 from ..data.songs import TaskView
 from ..evaluation import (
-    Scoring,
     ShiftScore,
     ShiftSums,
     SongScores,
-    Tolerances,
     best_shift,
     metric_table,
     note_errors,
 )
 from ..evaluation.scoring import drum_hits
 from ..evaluation.shift import TIMES
-from ..evaluation.summary import BOOTSTRAP_SEED, CONFIDENCE, NUM_RESAMPLES
 from ..inference.choices import NO_SUBTASK
 from ..inference.files import atomic_path
 from ..notes import array_to_notes, notes_to_array, write_midi
-from ..notes.note import Note
+from ..notes.note import Note, note_programs
 from .page import Example
-from .plan import TestPlan
+from .plan import TestPlan, conventions_of
 from .result import Failure, SetResult, ShiftRow, SongResult, TestResult
 from .systems import Estimate, ScoredSong, System
 
@@ -125,6 +123,7 @@ def run_test(
     Raises:
         ValueError: no set holds a song, or not one song could be scored.
     """
+    facts = system.facts()  # before the work: a run that goes on writes its last.ckpt anew
     results: list[SetResult] = []
     songs: list[SongResult] = []
     shown: dict[str, Extremes] = {}
@@ -151,9 +150,7 @@ def run_test(
     metrics = metric_table(
         {item.name: [song.scores for song in songs if song.set_name == item.name] for item in results}
     )
-    result = TestResult(
-        system.name, system.facts(), _conventions(system, plan), results, tuple(songs), metrics
-    )
+    result = TestResult(system.name, facts, conventions_of(system, plan), results, tuple(songs), metrics)
     return TestRun(result, shown)
 
 
@@ -167,6 +164,12 @@ class _SetRun:
         """Digest of the notes of each song, by place."""
         self._failures: dict[int, Failure] = {}
         self._found: dict[int, SongResult] = {}
+        self._labelled: Counter[int] = Counter()
+        """Notes of each program in the labels, whether or not they are scored."""
+        self._estimated: Counter[int] = Counter()
+        """The same of the estimates, as far as they are known."""
+        self._num_taken = 0
+        """Estimated notes that the task takes."""
         self.extremes = Extremes(plan.num_shown)
         classes = (
             {EVERY_CLASS: None, **self._scoring.vocab}
@@ -215,7 +218,22 @@ class _SetRun:
             tuple(self._failures[place] for place in sorted(self._failures)),
             tuple(row for name, (_, sums) in self._octaves.items() for row in _shift_rows(name, sums)),
             () if self._times is None else tuple(_shift_rows(EVERY_CLASS, self._times)),
+            self._remark(),
         )
+
+    def _remark(self) -> str:
+        """Why there is nothing to score, or nothing of the estimates that counts."""
+        if not self._found:
+            return ""
+        task = self._system.tokenizer.task
+        forced = self._forced()
+        subtask = None if forced is None else forced[0]
+        if not any(song.num_notes for song in self._found.values()):
+            return nothing_to_score(self._scored.name, self._scored.store.name, self._labelled, task, subtask)
+        if self._estimated and not self._num_taken:
+            text = none_taken_text(task.name, self._estimated, f"the estimates of {self._scored.name}")
+            return f"{text}; --estimates-program N says what their pitched notes are"
+        return ""
 
     def _references(self) -> tuple[list[int], list[ScoredSong]]:
         """The songs whose notes can be read, and their places in the set."""
@@ -227,6 +245,7 @@ class _SetRun:
             try:
                 reference = reference_of(song, self._system.tokenizer, view, self._forced())
                 self._labels[place] = hashlib.sha256(song.notes.tobytes()).digest()
+                self._labelled.update(note_programs(song.notes).tolist())
             except (ValueError, OSError) as error:
                 self._fail(place, song.song_id, error)
                 continue
@@ -246,6 +265,8 @@ class _SetRun:
         reference, estimate = item.reference.notes, item.reference.comparable(found.notes)
         seconds = _seconds(item)
         counts = self._scoring.counts(reference, estimate, duration=seconds)
+        self._estimated += found.programs
+        self._num_taken += len(found.notes)
         midi = self._write(item, found)
         song = SongResult(
             self._scored.name,
@@ -299,33 +320,3 @@ def _shift_rows(classes: str, sums: ShiftSums) -> list[ShiftRow]:
         return []
     best = best_shift(scores)
     return [ShiftRow(classes, item.semitones, item.seconds, item.score.f, item is best) for item in scores]
-
-
-def _conventions(system: System, plan: TestPlan) -> dict[str, Any]:
-    tolerances = Tolerances(plan.onset_tolerance)
-    scoring = Scoring()
-    return {
-        "amt_version": __version__,
-        "task": system.tokenizer.task.name,
-        "subtask": system.subtask,
-        "presets": list(plan.presets),
-        "split": plan.split,
-        "max_songs": plan.max_songs,
-        "eval_vocab": plan.eval_vocab,
-        "eval_drum_vocab": plan.eval_drum_vocab,
-        "onset_tolerance": tolerances.onset,
-        "offset_ratio": tolerances.offset_ratio,
-        "offset_min_tolerance": tolerances.offset_min,
-        "frame_hop": scoring.frame_hop,
-        "melody_hop": scoring.melody_hop,
-        "empty_reference": "not counted; _strict scores count notes found there as 0",
-        "label_shift": 0.0,
-        "octave_shift": 0,
-        "bootstrap": {
-            "what": "percentiles over songs",
-            "confidence": CONFIDENCE,
-            "num_resamples": NUM_RESAMPLES,
-            "seed": BOOTSTRAP_SEED,
-        },
-        "system": system.conventions(),
-    }

@@ -19,7 +19,7 @@ from ..inference.choices import DecodingChoices, chosen_subtask
 from ..inference.transcriber import SongTranscriber
 from ..model.checkpoint_header import read_header
 from ..notes import read_midi
-from ..notes.note import Note, array_to_notes, notes_to_array
+from ..notes.note import Note, array_to_notes, note_programs, notes_to_array
 from ..tokenizer import NoteTokenizer
 
 MIDI_ENDINGS = (".mid", ".midi", ".MID", ".MIDI")
@@ -46,6 +46,8 @@ class Estimate:
     """Track names for a MIDI file of the notes."""
     file: Path | None = None
     """The MIDI file the notes are from."""
+    programs: Counter[int] = field(default_factory=Counter)
+    """Notes of each program (128: drums) in that file, also of those the task does not take."""
 
 
 class System(Protocol):
@@ -88,6 +90,7 @@ class ModelSystem:
         self.subtask = choices.subtask
         self._choices = choices
         self._asked = transcriber.subtask
+        self._facts: dict[str, Any] | None = None
 
     @property
     def tokenizer(self) -> NoteTokenizer:
@@ -95,7 +98,12 @@ class ModelSystem:
         return self._transcriber.tokenizer
 
     def facts(self) -> dict[str, Any]:
-        """Which weights these are."""
+        """Which weights these are, as it was when they were asked for first."""
+        if self._facts is None:
+            self._facts = self._file_facts()
+        return dict(self._facts)
+
+    def _file_facts(self) -> dict[str, Any]:
         transcriber = self._transcriber
         source = transcriber.source
         header = None if source is None else read_header(source)
@@ -211,7 +219,12 @@ class FolderSystem:
             try:
                 notes = notes_to_array(read_midi(file, program=self._program))
                 targets = self.tokenizer.target_notes(notes, item.reference.subtask)
-                found = Estimate(array_to_notes(targets), audio_hash(item.song.mix()), file=file)
+                found = Estimate(
+                    array_to_notes(targets),
+                    audio_hash(item.song.mix()),
+                    file=file,
+                    programs=Counter(note_programs(notes).tolist()),
+                )
             except (ValueError, OSError) as error:
                 yield number, error
                 continue

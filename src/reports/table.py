@@ -60,6 +60,8 @@ def print_result(result: TestResult, console: Console) -> None:
             console.print(classes)
         for line in (errors_line(errors), *shift_lines(item)):
             console.print(escape(line), soft_wrap=True)
+        if item.remark:
+            console.print(f"[red]{escape(item.remark)}[/red]", soft_wrap=True)
     for item in result.sets:
         for failure in item.failures:
             line = f"{item.name}, {failure.song_id}: not scored: {failure.reason}"

@@ -278,7 +278,7 @@ def test_predict_passes_on_what_was_said(
     line = ["exp@last.ckpt", "a b.wav", "c.wav", "-o", "out é", "--format", "midi", "png", "-p", "proj"]
     line += ["--device", "cpu", "--batch-size", "3", "--overlap", "0.25", "--reference", "r.mid"]
     line += ["--subtask", "singing-only", "--constrain", "--instruments", "Bass", "drums"]
-    line += ["--start-from-ties", "--min-note-ms", "30"]
+    line += ["--start-from-ties", "--min-note-ms", "30", "--reference-program", "100"]
     assert predict.main([*line, "--decode-precision", "INT8"]) == 0
     [(spec, inputs, settings)] = calls
     assert (spec, inputs) == ("exp@last.ckpt", [Path("a b.wav"), Path("c.wav")])
@@ -300,7 +300,16 @@ def test_predict_passes_on_what_was_said(
         ),
         "formats": ("mid", "png"),
         "reference": Path("r.mid"),
+        "reference_program": 100,
     }
+
+
+def test_predict_refuses_a_program_that_is_none(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    for program in ("128", "-1"):
+        assert predict.main(["exp", "a.wav", "--reference-program", program]) == 2
+        said = capsys.readouterr().err
+        assert said == f"error: --reference-program must be 0 to 127, is {program}\n"
+    assert calls == []
 
 
 def test_predict_fits_the_function_it_calls() -> None:
@@ -310,7 +319,7 @@ def test_predict_fits_the_function_it_calls() -> None:
     parameters = inspect.signature(run_predict).parameters
     assert set(parameters) == {
         *("spec", "inputs", "out", "to_stdout", "project", "log_dir", "device", "choices", "formats"),
-        "reference",
+        *("reference", "reference_program"),
     }
     assert parameters["formats"].default == tuple(predict.PREDICT_DEFAULTS["--format"].split())
     assert parameters["device"].default == predict.PREDICT_DEFAULTS["--device"]

@@ -107,6 +107,92 @@ def test_the_default_folder_is_that_of_the_run(home: Path) -> None:
         assert result(out)["conventions"]["presets"] == ["sines"]
 
 
+def test_other_data_have_a_folder_of_their_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second set does not replace the score of the first; the checkpoint's own have the plain name."""
+    more = [home / "data é" / name for name in ("other", "third")]
+    for path in more:
+        path.symlink_to(home / "data é" / "sines")
+    try:
+        base = ["tiny@last.ckpt", "-w", "false", "--report-songs", "0", "--max-songs", "1"]
+        for words, folder in (
+            (["-d", "sines"], "last"),
+            (["-d", "other"], "last-other"),
+            (["-d", "third", "other"], "last-other+third"),
+            (["-d", "other", "third"], "last-other+third"),
+            (["-d", "other", "--split", "validation"], "last-other-validation"),
+        ):
+            assert command.main([*base, *words]) == 0
+            found = result(home / "logs" / "ymt3" / "tiny" / "test" / folder)["conventions"]
+            assert found["presets"] == [word for word in words[1:] if word.isalpha() and word != "validation"]
+    finally:
+        for path in more:
+            path.unlink()
+
+
+def test_the_names_of_folders() -> None:
+    many = [f"a set number {number}" for number in range(9)]
+
+    def folder(file: str, *presets: str, split: str = "test") -> str:
+        plan = TestPlan(split=split, presets=presets)
+        return command._folder_beside(Path(file), plan, ("own", "second")).as_posix()
+
+    run = "logs/p/exp/checkpoints/last.ckpt"
+    assert folder(run) == folder(run, "second", "own") == "logs/p/exp/test/last"
+    assert folder(run, "own") == "logs/p/exp/test/last-own"
+    assert folder("quickstart/model.ckpt") == "quickstart/model_test"
+    assert folder("quickstart/model.ckpt", "b", "a", split="train") == "quickstart/model_test-a+b-train"
+    long = folder(run, *many)
+    assert re.fullmatch(r"logs/p/exp/test/last-a set number 0\+8-more-[0-9a-f]{8}", long)
+    assert long == folder(run, *reversed(many)) != folder(run, *many[:8], "another one")
+
+
+def test_a_score_that_is_replaced_is_named(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    line = ["tiny", "-d", "sines", "--max-songs", "1", "--report-songs", "0", "-w", "false", "-o", str(out)]
+    assert command.main(line) == 0
+    assert "replaces" not in capsys.readouterr().err
+    os.utime(out / "result.json", (86400.0 * 365,) * 2)
+    assert command.main(line) == 0
+    (note,) = [text for text in capsys.readouterr().err.splitlines() if "replaces" in text]
+    assert note.startswith("note: replaces the score of 19")
+    assert note.endswith(f" in {out / 'result.json'}"), "by the same command"
+    assert command.main([*line, "-t", "0.1", "--constrain"]) == 0
+    said = capsys.readouterr().err
+    assert "result.json, which has onset tolerance 0.05, now 0.1; system: constrain False, now True" in said
+    assert "(-o FOLDER keeps both)" in said
+    folder = write_estimates(home, tmp_path / "theirs")
+    line = ["-d", "sines", "--estimates", str(folder), "-tk", "mc13_fsingle_vocal", "-o", str(out)]
+    assert command.main(line) == 0
+    assert "which has file last.ckpt, now not set; experiment tiny, now not set; " in capsys.readouterr().err
+    (out / "result.json").write_text("{}")
+    assert command.main(line) == 0
+    assert capsys.readouterr().err.count("replaces the score of") == 1
+
+
+@pytest.mark.parametrize("spec", ["tiny", ""])
+def test_labels_without_a_note_of_the_task(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spec: str
+) -> None:
+    """A store that was prepared without the program of its voices: said, and no success."""
+    load_tiny().make_store(tmp_path / "data", songs=(("test", 2),), program=0)
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path / "data"))
+    line = ["-d", "sines", "-o", str(tmp_path / "out"), "--report-songs", "0"]
+    if spec:
+        line = [spec, *line]
+    else:
+        line += ["-tk", "mc13_fsingle_vocal", "--estimates", str(write_estimates(home, tmp_path / "theirs"))]
+    assert command.main(line) == 1
+    [item] = result(tmp_path / "out")["sets"]
+    assert item["num_notes"] == 0
+    assert item["remark"].startswith("nothing to score in sines: mc13_fsingle_vocal transcribes none of the ")
+    assert "(0 Acoustic Grand Piano: " in item["remark"]
+    assert "if they are Singing Voice, prepare the data again with --program 100" in item["remark"]
+    assert item["remark"] in capsys.readouterr().out
+    assert item["remark"] in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
 def test_options_reach_the_decoder(home: Path, tmp_path: Path) -> None:
     base = ["tiny", "-d", "sines", "--max-songs", "1", "--report-songs", "0"]
     assert command.main([*base, "-o", str(tmp_path / "plain"), "--constrain"]) == 0
@@ -157,8 +243,13 @@ def test_estimates_by_set_and_of_one_program(home: Path, tmp_path: Path) -> None
     assert command.main(line) == 0
     assert result(tmp_path / "out")["metrics"]["test/(sines)onset_f"]["value"] == 0.0, "no voice"
     assert result(tmp_path / "out")["conventions"]["task"] == "mc13_fsingle_vocal"
+    remark = result(tmp_path / "out")["sets"][0]["remark"]
+    assert remark.startswith("mc13_fsingle_vocal transcribes none of the ")
+    assert "of the estimates of sines (0 Acoustic Grand Piano: " in remark
+    assert remark.endswith("; --estimates-program N says what their pitched notes are")
     assert command.main([*line, "--estimates-program", "100"]) == 0
     assert result(tmp_path / "out")["metrics"]["test/(sines)onset_f"]["value"] == 1.0
+    assert result(tmp_path / "out")["sets"][0]["remark"] == ""
 
 
 def test_broken_and_missing_estimates_are_named(

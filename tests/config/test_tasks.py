@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from amt.config.tasks import SubTask, Task, get_task, list_tasks
+from amt.config.tasks import SubTask, Task, get_task, likely_program, list_tasks, none_taken_text
 from amt.config.vocabularies import (
     class_names,
     get_drum_vocab,
@@ -128,3 +128,22 @@ def test_sub_tasks_of_the_singing_tasks() -> None:
     singing, drums = parts["singing-only"], parts["drum-only"]
     assert (singing.target_programs, singing.transcribes_drums) == ((100, 101), False)
     assert (drums.target_programs, drums.transcribes_drums) == ((), True)
+
+
+def test_what_of_the_targets_is_written() -> None:
+    voices, all_programs = get_task("mc13_fsingle_vocal"), get_task("mc13_fsingle")
+    assert voices.transcribed() == {100, 101}
+    assert all_programs.transcribed() == {*range(129)}
+    assert get_task("mc13_256").transcribed() == {*range(96), 100, 101, 128}, "a channel for each"
+    assert get_task("singing_drum_v1").transcribed("drum-only") == {128}
+    assert [likely_program(task.transcribed()) for task in (voices, all_programs)] == [100, 100]
+    assert likely_program({33, 34}) == 33
+
+
+def test_how_it_is_said_that_a_task_takes_nothing() -> None:
+    text = none_taken_text("mc13_fsingle_vocal", {0: 7, 33: 1}, "song.mid")
+    assert text == (
+        "mc13_fsingle_vocal transcribes none of the 8 notes of song.mid (0 Acoustic Grand Piano: 7, "
+        "33 Electric Bass (finger): 1)"
+    )
+    assert none_taken_text("x", {}, "song.mid") == "x transcribes none of the 0 notes of song.mid"

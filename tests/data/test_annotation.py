@@ -13,7 +13,7 @@ import pytest
 from amt.config import AudioConfig, Augmentation
 from amt.config.tasks import get_task
 from amt.data.batch import Batch
-from amt.data.classes import class_remarks
+from amt.data.classes import class_remarks, nothing_to_score
 from amt.data.dataset import EvaluationSongs, collate_samples
 from amt.data.scored import ScoredSet
 from amt.data.segments import SegmentMaker, TrainingSet
@@ -219,9 +219,34 @@ def test_data_without_a_target_note_are_pointed_out(make_store: Any) -> None:
     assert class_remarks([*sets, sung], tokenizer("mc13_fsingle_vocal")) == []
 
 
+def test_notes_that_no_channel_writes_are_nothing_to_learn(make_store: Any) -> None:
+    store = make_store([104], songs=2)
+    strange, nothing = class_remarks([TrainingSet("own", store, ("train",))], tokenizer("mc13_256"))
+    assert "in no class of mc13_256 and are left out" in strange
+    assert nothing.startswith("nothing to learn: mc13_256 transcribes none of the ")
+    (strange,) = class_remarks([TrainingSet("own", store, ("train",))], tokenizer("mc13_fsingle"))
+    assert "are written with their own program" in strange
+
+
+def test_a_set_without_a_note_to_score_says_what_it_has() -> None:
+    task = get_task("singing_v1")
+    text = nothing_to_score("own_test", "own", {0: 7, 128: 2}, task, "singing-only")
+    assert text.startswith(
+        "nothing to score in own_test: singing_v1 (singing-only) transcribes none of the 9 notes of its "
+        "songs (0 Acoustic Grand Piano: 7, 128 Drums: 2); if they are Singing Voice, prepare the data again "
+        "with --program 100"
+    )
+    assert text.endswith("; -d chooses other data; the task is that of the checkpoint (without one, -tk)")
+    assert "--program" not in nothing_to_score("slakh", "slakh", {0: 7}, task, "singing-only")
+    assert "--program" not in nothing_to_score("own", "own", {0: 7, 33: 1}, task, "singing-only")
+    assert "singing_v1 (singing-only) written down in part only" in nothing_to_score(
+        "own", "own", {100: 4}, task, "singing-only"
+    )
+
+
 def test_many_programs_without_a_class_are_not_all_named(make_store: Any) -> None:
     store = make_store(list(range(102, 114)), seconds=2.0)
-    (line,) = class_remarks([TrainingSet("own", store, ("train",))], tokenizer("mc13_256"))
+    line, _ = class_remarks([TrainingSet("own", store, ("train",))], tokenizer("mc13_256"))
     assert line.endswith("and 4 more)")
 
 

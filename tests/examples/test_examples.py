@@ -129,6 +129,29 @@ def test_transcribe_folder(songs: Path, tmp_path: Path) -> None:
     assert len(read_midi(out / "below" / "song 1.mid")) == 12
 
 
+def test_transcribe_folder_takes_the_program_of_a_melody(songs: Path, tmp_path: Path) -> None:
+    """The MIDI says piano and the task is voices: nothing is scored until the program is given."""
+    sizes = T5DecoderConfig(d_model=16, num_layers=1, num_heads=2, d_kv=8)
+    experiment = small_experiment(sizes, exp_id="voices", task="mc13_fsingle_vocal")
+    model = build_from(experiment, NoteTokenizer.from_experiment(experiment))
+    state = {f"model.{name}": value for name, value in model.state_dict().items()}
+    checkpoint = tmp_path / "voices.ckpt"
+    torch.save({**description(experiment, ""), "state_dict": state, "global_step": 1, "epoch": 0}, checkpoint)
+    folder = tmp_path / "songs"
+    folder.mkdir()
+    (folder / "a.wav").write_bytes((songs / "song 0.wav").read_bytes())
+    write_midi([Note(0.1, 0.6, 69, 0), Note(0.8, 1.2, 71, 0)], folder / "a.mid")
+    line = ("examples/transcribe_folder.py", str(checkpoint), str(folder), str(tmp_path / "out"))
+    done = run(tmp_path, *line)
+    assert done.returncode == 0, done.stderr
+    assert "note: nothing to score: mc13_fsingle_vocal transcribes none of the 2 notes" in done.stderr
+    assert "; PROGRAM says what they are (100 Singing Voice, 101" in done.stderr
+    assert "onset_f" not in done.stdout
+    done = run(tmp_path, *line, "100")
+    assert (done.returncode, "note:" in done.stderr) == (0, False), done.stderr
+    assert "mean onset_f of 1 songs" in done.stdout
+
+
 SMALL = ["-it", "2", "-vit", "2", "--threads", "1", "-bsz", "2", "2", "-wb", "disabled"]
 
 

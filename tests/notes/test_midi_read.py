@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from amt.notes import MidiWarning, Note, read_midi
+from amt.notes import MidiWarning, Note, read_midi, states_program
 
 CASES = Path(__file__).parents[1] / "data" / "midi"
 EXPECTED: dict[str, Any] = json.loads((CASES / "expected.json").read_text())
@@ -125,6 +125,26 @@ def test_published_readings(tmp_path: Path, number: int) -> None:
         assert (note.is_drum, note.pitch) == (bool(drum), pitch)
         assert note.program == (128 if drum else program)
         assert velocity == 1 or note.velocity == velocity
+
+
+@pytest.mark.parametrize(
+    ("tracks", "stated"),
+    [
+        (["00 903c64 60 803c40"], False),
+        (["00 c000 00 903c64 60 803c40"], True),
+        (["00 c000", "00 903c64 60 803c40"], True),
+        (["00 c900 00 993c64 60 893c40", "00 903c64 60 803c40"], False),  # of a drum kit
+        (["00 ff030556 6f636573 00 903c64 60 803c40"], False),
+        ([f"{VOICE_NAME} 00 903c64 60 803c40"], True),
+    ],
+)
+def test_whether_a_file_says_what_plays(tmp_path: Path, tracks: list[str], stated: bool) -> None:
+    path = tmp_path / "file.mid"
+    path.write_bytes(midi(*tracks))
+    assert states_program(path) is stated
+    path.write_bytes(b"MThd")
+    with pytest.raises(ValueError, match=r"file\.mid: the MIDI header is cut off"):
+        states_program(path)
 
 
 def test_instruments_a_data_set_knows_better_than_its_files(tmp_path: Path) -> None:

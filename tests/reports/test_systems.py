@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -85,6 +86,18 @@ def test_all_songs_are_asked_for_a_sub_task_that_was_named(mixed: ScoredSet, tmp
     result = run_test(system, [mixed], TestPlan(), tmp_path).result
     assert {asked for _, asked in model.asked} == {None}
     assert [song.num_notes for song in result.songs] == [14, 7, 14, 7]
+
+
+def test_a_checkpoint_is_what_it_was_when_the_test_began(tmp_path: Path) -> None:
+    """A run that goes on writes its ``last.ckpt`` anew while a test of it works."""
+    model = Obedient()
+    model.source = tmp_path / "last.ckpt"  # type: ignore[assignment]
+    model.source.write_bytes(b"loaded")
+    system = ModelSystem(model, "m", DecodingChoices())  # type: ignore[arg-type]
+    before = system.facts()
+    model.source.write_bytes(b"trained further")
+    assert system.facts() == before
+    assert before["sha256"] == hashlib.sha256(b"loaded").hexdigest()
 
 
 def test_files_are_held_against_the_same_notes(mixed: ScoredSet, tmp_path: Path) -> None:
