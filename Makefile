@@ -14,6 +14,9 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@echo; echo 'after make install && source .venv/bin/activate (each with --help; README.md has examples):'
+	@awk -F '"""|: ' 'FNR == 1 && FILENAME !~ /__/ { printf "  python %-21s %s\n", FILENAME, $$2 }' src/*.py
+	@echo '  bash train_scripts/*.sh      Train with a published recipe; docs/training.md has the table'
 
 install: $(INSTALLED) ## make .venv and install everything into it
 

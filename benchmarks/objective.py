@@ -1,7 +1,7 @@
 """What the terms of the objective do, and what they cost, on the quick-start data.
 
 ``python benchmarks/objective.py [--parts a b d cost] [--steps N] [--seeds 0 1 2] [--songs N] [--jobs 2]
-[--arms NAME ...] [--batch N] [--full-size] [--out FILE]``; needs the quick-start data (``amt-prepare
+[--arms NAME ...] [--hard] [--batch N] [--full-size] [--out FILE]``; needs the quick-start data (``amt-prepare
 quickstart``). The reinforcement stage is part c, in ``objective_rl.py``.
 
 a: labels of 90 % of the training songs in random octaves: cross-entropy alone, with octave or chroma term,
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from objective_runs import DATA, STORE, Run, experiment_of, run_all
+from objective_runs import DATA, HARD, STORE, Run, experiment_of, run_all
 
 UNKNOWN_SHARE = 0.9
 JITTER = 0.02
@@ -155,6 +155,11 @@ def difference_row(scored: Sequence[Sequence[float]], base: Sequence[Sequence[fl
     }
 
 
+def scores_of(measure: str, songs: Sequence[dict[str, float]]) -> list[float]:
+    """One score of all songs that have it."""
+    return [song[measure] for song in songs if measure in song]
+
+
 def measure_part(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
     """Train and score every arm with every seed; the table as plain values."""
     runs = [
@@ -164,6 +169,7 @@ def measure_part(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
             arguments.steps,
             changes,
             songs=arguments.songs,
+            hard=arguments.hard,
             batch=arguments.batch,
             **part.settings,
         )
@@ -171,19 +177,20 @@ def measure_part(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
         for name, changes in part.arms.items()
         if name in (arguments.arms or part.arms)
     ]
+    measures = [*part.measures, *([HARD] if arguments.hard else [])]
     found: dict[str, list[list[dict[str, float]]]] = {run.name: [] for run in runs}
     for run, songs in run_all(runs, arguments.jobs):
         found[run.name].append(songs)
-        means = "  ".join(f"{name} {np.nanmean([song[name] for song in songs]):.3f}" for name in songs[0])
+        means = "  ".join(f"{name} {np.nanmean(scores_of(name, songs)):.3f}" for name in measures)
         print(f"  seed {run.seed}, {run.name}: {means}", flush=True)
     first = runs[0].name
     return {
         name: {
             measure: difference_row(
-                [[song[measure] for song in songs] for songs in seeds],
-                [[song[measure] for song in songs] for songs in found[first]],
+                [scores_of(measure, songs) for songs in seeds],
+                [scores_of(measure, songs) for songs in found[first]],
             )
-            for measure in part.measures
+            for measure in measures
         }
         for name, seeds in found.items()
     }
@@ -237,6 +244,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--songs", type=int, default=0, help="score the first N songs; 0 is all 14")
+    parser.add_argument("--hard", action="store_true", help="score the hard mixes too")
     parser.add_argument("--jobs", type=int, default=2, choices=[1, 2], help="runs at once, one thread each")
     parser.add_argument("--batch", type=int, default=8, help="segments of a step")
     parser.add_argument("--arms", nargs="+", default=[], help="only these rows, the first is the base")
@@ -254,7 +262,8 @@ def main() -> None:
     if not (DATA / STORE).exists():
         parser.error(f"{DATA / STORE} is missing: run amt-prepare quickstart")
     count = len(arguments.seeds) * (sum(name in (arguments.arms or known) for name in known))
-    each = arguments.steps * SECONDS_PER_STEP + (arguments.songs or 14) * SECONDS_PER_SONG
+    scored = (arguments.songs or 14) * (2 if arguments.hard else 1)
+    each = arguments.steps * SECONDS_PER_STEP + scored * SECONDS_PER_SONG
     minutes = count * each / arguments.jobs / 60
     about = "" if arguments.full_size else f", about {minutes:.0f} minutes on quiet cores"
     print(f"{count} runs of {arguments.steps} steps{about}", flush=True)

@@ -53,7 +53,7 @@ _USAGE = f"""usage: prepare.py COMMAND [options]
   midi FOLDER NAME    MIDI files alone, played on this machine
   import-yourmt3 DIR  the published folders of YourMT3: yourmt3_indexes beside *_yourmt3_16k
   check NAME          look for what spoils training in data that is prepared
-  list                the data sets that are prepared, and all presets
+  list                the data sets that are prepared, and presets
 
 data sets as they are published, each made by prepare.py NAME FOLDER:
 

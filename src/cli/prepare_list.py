@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..config.environment import Environment
@@ -15,16 +16,19 @@ from ..config.presets import (
     list_stores,
 )
 from .command import EXIT_OK
-from .parser import WIDTH, CommandLine, UsageError, format_help
+from .parser import WIDTH, CommandLine, Option, UsageError, format_help
 from .prepare_common import HELP
 
-LIST_OPTIONS = (HELP,)
+_ALL = Option("--all", "name also the presets whose data is not prepared", kind="switch", group="options")
+LIST_OPTIONS = (HELP, _ALL)
 
 
 def run_list(command: CommandLine, environment: Environment) -> int:
     """Run ``prepare.py list``."""
     if command.has("--help"):
-        intro = "List the data sets that are prepared in the data folder, and every preset."
+        intro = (
+            "List the data sets that are prepared in the data folder, and the presets that can be trained on."
+        )
         print(format_help("prepare.py list", intro, LIST_OPTIONS, {}, ("options",)), end="")
         return EXIT_OK
     if command.words:
@@ -38,15 +42,21 @@ def run_list(command: CommandLine, environment: Environment) -> int:
     if not stores:
         print("  nothing")
     ready = [name for name in list_presets() if _is_ready(name, home)]
-    for title, names in (
-        ("presets whose data is prepared:", ready),
-        ("presets whose data is not (-d NAME says what is missing):", sorted({*list_presets()} - {*ready})),
-    ):
-        print(title)
-        text = "  ".join(names) or "none"
-        lines = textwrap.wrap(text, WIDTH - 2, break_long_words=False, break_on_hyphens=False)
-        print(textwrap.indent("\n".join(lines), "  "))
+    _print_names("presets whose data is prepared:", ready)
+    others = sorted({*list_presets()} - {*ready})
+    if command.has(_ALL.long):
+        _print_names("presets whose data is not (-d NAME says what is missing):", others)
+    elif others:
+        print(f"{counted(len(others), 'preset')} more whose data is not prepared: {_ALL.long} names them")
     return EXIT_OK
+
+
+def _print_names(title: str, names: Sequence[str]) -> None:
+    """A title, and the names below it in lines of the usual width."""
+    print(title)
+    text = "  ".join(names) or "none"
+    lines = textwrap.wrap(text, WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+    print(textwrap.indent("\n".join(lines), "  "))
 
 
 def _is_ready(preset: str, home: Path) -> bool:

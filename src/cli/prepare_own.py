@@ -22,7 +22,8 @@ _SPLITTING = (
     ),
     Option("--test-share", "share of the songs for the test", kind="float", metavar="P", group="options"),
 )
-_SEED = Option("--seed", "seed of the split", kind="int", group="options")
+_FIRST = "by default the first from 0 on that gives every split a song"
+_SEED = Option("--seed", f"seed of the split; {_FIRST}", kind="int", group="options")
 _PROGRAM = Option(
     "--program",
     "program of all pitched notes, whatever the files say (100: lead voice); 128 makes all notes drums",
@@ -58,11 +59,11 @@ MIDI_OPTIONS = (
     _NAME,
     _PROGRAM,
     *_SPLITTING,
-    Option("--seed", "seed of the split and of the singers", kind="int", group="options"),
+    Option("--seed", f"seed of the split and of the singers; {_FIRST}", kind="int", group="options"),
     _LICENCE,
     *_WRITING,
 )
-FOLDER_DEFAULTS = {"--validation-share": "0.1", "--test-share": "0.1", "--seed": "0"}
+FOLDER_DEFAULTS = {"--validation-share": "0.1", "--test-share": "0.1"}
 _DEFAULTS = {**FOLDER_DEFAULTS, PROCESSES.long: ONE_PER_CORE}
 
 
@@ -130,10 +131,11 @@ def run_own(own: OwnCommand, command: CommandLine, environment: Environment) -> 
 
         report = prepare_midi(source, out, name, play, settings, **facts)
     songs = report.splits
-    hint = (
-        f"; train on it with -d {shlex.quote(name)}" if songs.get("train") and songs.get("validation") else ""
-    )
-    print(f"{written(command, out)}{hint}")
+    missing = [split for split in ("train", "validation") if not songs.get(split)]
+    hint = f"train on it with -d {shlex.quote(name)}"
+    if missing:
+        hint = f"a run with -d {shlex.quote(name)} alone needs songs for {' and '.join(missing)} first"
+    print(f"{written(command, out)}; {hint}")
     return EXIT_OK
 
 
@@ -160,7 +162,7 @@ def _settings(command: CommandLine) -> StoreSettings:
     from ..data.shares import Shares
     from ..preparation.write import StoreSettings
 
-    seed = int(command.get("--seed", int(FOLDER_DEFAULTS["--seed"])))
+    seed = int(command.get("--seed", 0)) if command.has("--seed") else None
     return StoreSettings(
         Shares(_share(command, "--validation-share"), _share(command, "--test-share"), seed),
         flac=command.has(FLAC.long),

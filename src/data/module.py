@@ -23,7 +23,7 @@ from .dataset import EvaluationSongs, TrainingBatches
 from .forked import ForkedBatches
 from .scored import ScoredSet
 from .segments import SegmentMaker
-from .shares import validation_way_out
+from .shares import store_way_out
 from .sources import open_presets
 from .weights import WeightTable
 from .workers import leave_signals_to_the_run, raise_file_limit, shared_memory_problem, worker_context
@@ -163,30 +163,29 @@ class TranscriptionData(pl.LightningDataModule):
         scored = [f"{item.name} ({counted(item.num_songs(limit), 'song')})" for item in self.validation_sets]
         return f"data: trains on {listing(trained, _SHOWN)}; validates on {listing(scored, _SHOWN)}"
 
-    def require_training_songs(self) -> None:
-        """Raise a ``ValueError`` that says what to do when there is nothing to train on."""
-        if not self.training_sets:
-            raise ValueError(
-                f"-d {' '.join(self.experiment.data.presets)}: no song to train on; a store without training "
-                "songs is prepared again with another --seed or smaller shares for validation and test"
-            )
+    def require_songs(self) -> None:
+        """Raise a ``ValueError`` that says what to do when there is nothing to train on, nothing to validate
+        with, or no note that the task transcribes; all that holds at once."""
+        sentences = [self._no_training_songs() or nothing_to_learn(self.training_sets, self.tokenizer)]
+        sentences.append("" if self.validation_sets else self._no_validation_songs())
+        if any(sentences):
+            raise ValueError("\n".join(filter(None, sentences)))
 
-    def require_validation_songs(self) -> None:
-        """Raise a ``ValueError`` that says what to do when there is nothing to score a run by."""
-        if not self.validation_sets:
-            way_out = validation_way_out([item.store for item in self.training_sets]) or (
-                "a store of your own is prepared again with --overwrite and more songs or a larger "
-                "--validation-share"
-            )
-            raise ValueError(
-                f"-d {' '.join(self.experiment.data.presets)}: no song to validate with; {way_out}"
-            )
+    def _no_training_songs(self) -> str:
+        if self.training_sets:
+            return ""
+        return (
+            f"-d {' '.join(self.experiment.data.presets)}: no song to train on; a store without training "
+            "songs is prepared again with another --seed or smaller shares for validation and test"
+        )
 
-    def require_something_to_learn(self) -> None:
-        """Raise a ``ValueError`` when no training song has a note that the task transcribes."""
-        nothing = nothing_to_learn(self.training_sets, self.tokenizer)
-        if nothing:
-            raise ValueError(nothing)
+    def _no_validation_songs(self) -> str:
+        known = (store_way_out(item.store) for item in self.training_sets)
+        way_out = next(filter(None, known), "") or (
+            "a store of your own is prepared again with --overwrite and more songs or a larger "
+            "--validation-share"
+        )
+        return f"-d {' '.join(self.experiment.data.presets)}: no song to validate with; {way_out}"
 
     def first_open_sample(self, consumed: int) -> int:
         """First sample that no loader process can have made when ``consumed`` samples have been trained on.
@@ -202,7 +201,8 @@ class TranscriptionData(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of this rank without end, from ``first_sample`` on."""
         experiment = self.experiment
-        self.require_training_songs()
+        if nothing := self._no_training_songs():
+            raise ValueError(nothing)
         maker = SegmentMaker(
             self.training_sets,
             self.tokenizer,

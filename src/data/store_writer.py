@@ -312,7 +312,8 @@ class StoreWriter:
     def _refuse_existing(self) -> None:
         if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
             raise ValueError(
-                f"{self.path} exists already; remove it or ask for it to be overwritten (--overwrite)"
+                f"{self.path} exists already; --overwrite replaces it once the new one is finished, another "
+                "name keeps both"
             )
 
 

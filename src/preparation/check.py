@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..config.vocabularies import named_programs
 from ..data.classes import class_remarks
 from ..data.segments import TrainingSet
+from ..data.shares import store_way_out
 from ..data.sources import open_presets
 from ..data.store import SongStore
 from ..tokenizer import NoteTokenizer
@@ -52,8 +53,7 @@ WAYS_OUT = {
     "another octave": "move the notes by octaves, or say that the octave is not reliable (--octave-unknown)",
     "same sound in two splits": "leave it in one split, or the scores say nothing about new songs",
     "same notes in two splits": "put all versions of a piece into one split (in a manifest: split)",
-    "empty split": "prepare again with --overwrite and another --seed or larger shares: a run needs songs to "
-    "train on and songs to validate with",
+    "empty split": "a run needs songs to train on and songs to validate with",
     "no class in the task": "choose another task with -tk, or give the notes a program it knows (--program)",
 }
 """Kinds of problems, and what helps."""
@@ -181,7 +181,8 @@ def check_splits(
         report.splits[item.name] = (0, 0.0, 0)
         report.programs += item.store.notes_by_program(item.split)
         if item.role in _NEEDED_SPLITS and not item.store.splits[item.split]:
-            report.problems.append(Problem("empty split", item.name, "holds no song"))
+            text = "; ".join(filter(None, ("holds no song", store_way_out(item.store))))
+            report.problems.append(Problem("empty split", item.name, text))
     for item, _, song in rows:
         found = facts[str(item.store.path), song]
         place = f"{item.name}/{song}"

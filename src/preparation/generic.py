@@ -100,6 +100,7 @@ def prepare_folder(
                 f"{source}: no pair of audio and MIDI found; put each song.mid beside a song.wav (flac, "
                 f"mp3, ogg) of the same name ({len(report.unpaired)} files have no partner)"
             )
+    settings = settings.for_songs(list(songs), Path(out))
     own = {}
     for key, song in songs.items():
         meta = {"source": key, "licence": licence, "octave_unknown": octave_unknown}

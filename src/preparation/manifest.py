@@ -106,14 +106,16 @@ def prepare_manifest(
         ValueError: for every problem of the manifest at once, or when no song can be read.
     """
     check_name(name)
-    shares = settings.shares
     songs = read_manifest(Path(manifest))
+    dealt_out = not any(song.split for song in songs.values())
+    if dealt_out:
+        settings = settings.for_songs(list(songs), Path(out))
+    shares = replace(settings.shares, seed=settings.shares.seed or 0)
     own = {
         key: OwnSong(song.split or shares.split_of(key), partial(read_song, song.files), song.files.files)
         for key, song in songs.items()
     }
     report = PreparationReport()
-    dealt_out = not any(song.split for song in songs.values())
     write_songs(manifest, out, name, own, report, settings, dealt_out=dealt_out)
     return report
 

@@ -92,9 +92,10 @@ def prepare_midi(
                 report.remarks.append(f"{path}: left out, {key} has another file already")
     if not found:
         raise ValueError(f"{source}: no MIDI file found (.mid, .midi)")
+    settings = settings.for_songs(list(found), Path(out))
     own = {}
     for key, path in found.items():
-        load = partial(_play_file, play, _File(path, key, program, settings.shares.seed, licence))
+        load = partial(_play_file, play, _File(path, key, program, settings.shares.seed or 0, licence))
         own[key] = OwnSong(settings.shares.split_of(key), load, (path,))
     write_songs(source, out, name, own, report, settings)
     return report

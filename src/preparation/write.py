@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from ..config.names import counted
 from ..config.presets import list_presets
 from ..config.vocabularies import named_programs
-from ..data.shares import SPLITS, Shares, filling_flags
+from ..data.shares import FACT, SPLITS, Shares, filling_way_out, seed_before
 from ..data.store import SongStore
 from ..data.store_format import only_pitched_program
 from ..notes.note import CHORUS_PROGRAM, DRUM_PROGRAM, SINGING_PROGRAM, NoteArray
@@ -55,6 +54,11 @@ class StoreSettings:
     """That read; None: one per core, 16 at most, where there are songs enough."""
     progress: bool = True
     """Show a bar and the final table."""
+
+    def for_songs(self, names: Sequence[str], out: Path) -> StoreSettings:
+        """The same with the seed of the split that these songs get in the store ``out``: that asked for,
+        else that of the store which is replaced, else the first; see :meth:`Shares.for_songs`."""
+        return replace(self, shares=self.shares.for_songs(names, seed_before(out)))
 
 
 DEFAULTS = StoreSettings()
@@ -114,7 +118,7 @@ def write_songs(
         name: of the data set.
         songs: in the order of the store, by the name that messages call them.
         report: takes what became of them.
-        settings: of reading and writing.
+        settings: of reading and writing; their shares have a seed where songs were dealt out.
         dealt_out: whether the shares of the settings decided on the splits, not the source.
 
     Raises:
@@ -136,6 +140,7 @@ def write_songs(
             flac=settings.flac,
             overwrite=settings.overwrite,
             skip_broken=True,
+            facts={FACT: asdict(settings.shares)} if dealt_out else None,
             console=Console(stderr=True, quiet=not settings.progress),
             sample_rate=settings.sample_rate,
         )
@@ -186,6 +191,9 @@ def print_report(report: PreparationReport, songs: Sequence[str], shares: Shares
         console.print(_instruments(report.programs), highlight=False, soft_wrap=True)
     print_outcome(console, report, {"files without a partner": report.unpaired})
     if shares is not None:
+        if shares.seed:
+            said = f"songs were dealt out to the splits with --seed {shares.seed}"
+            console.print(said, highlight=False, soft_wrap=True)
         kept = [name for name in songs if name not in report.broken]
         _print_empty_splits(console, report, kept, shares)
 
@@ -201,14 +209,6 @@ def _print_empty_splits(
     console: Console, report: PreparationReport, songs: Sequence[str], shares: Shares
 ) -> None:
     empty = [split for split in shares.wanted if not report.splits[split]]
-    if not empty:
-        return
-    way_out = "prepare again with --overwrite and larger shares (--validation-share, --test-share)"
-    flags = filling_flags(songs, shares)
-    if len(songs) < len(shares.wanted):
-        way_out = f"{counted(len(songs), 'song')} cannot fill {len(shares.wanted)} splits: add songs"
-        if flags:
-            way_out += f", or prepare again with {flags}"
-    elif flags:
-        way_out = f"give the same command with {flags}: then every split has a song"
-    console.print(f"no song fell into {' and '.join(empty)}; {way_out}", highlight=False, soft_wrap=True)
+    if empty:
+        said = f"no song fell into {' and '.join(empty)}; {filling_way_out(songs, shares)}"
+        console.print(said, highlight=False, soft_wrap=True)

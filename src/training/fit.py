@@ -144,9 +144,7 @@ def run_training(
         first_sample=consumed,
         excluded=excluded,
     )
-    data.require_training_songs()
-    data.require_validation_songs()
-    data.require_something_to_learn()
+    data.require_songs()
     folder = RunFolder(paths.folder)
     module = _build_module(
         experiment, tokenizer, data, plan, hardware, folder, fault=fault, scan_gradients=scan_gradients

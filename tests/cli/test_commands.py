@@ -391,7 +391,8 @@ def test_prepare_fits_the_functions_it_calls() -> None:
     parameters = inspect.signature(prepare_folder).parameters
     assert {"licence", "octave_unknown", "stems", "program", "label_shift_ms"} <= set(parameters)
     shares = parameters["settings"].default.shares
-    defaults = {"--validation-share": shares.validation, "--test-share": shares.test, "--seed": shares.seed}
+    defaults = {"--validation-share": shares.validation, "--test-share": shares.test}
+    assert shares.seed is None
     assert {name: str(value) for name, value in defaults.items()} == FOLDER_DEFAULTS
 
 
@@ -445,6 +446,7 @@ def test_prepare_folder(
         said = capsys.readouterr().out
         assert f"written to {out}, its sound as {sound}" in said
         assert ("train on it with -d songs" in said) == bool(validation)
+        assert ("-d songs alone needs songs for validation first" in said) != bool(validation)
         settings = StoreSettings(Shares(0.1, 0.2), flac=flac)
         facts = {"licence": "CC0", "octave_unknown": True}
         assert seen.pop() == ((source, out, "songs", settings), facts)

@@ -7,6 +7,7 @@ import multiprocessing
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -283,14 +284,17 @@ def test_contexts_exist() -> None:
     assert {"fork", "spawn"} <= set(multiprocessing.get_all_start_methods()) or sys.platform != "linux"
 
 
-def test_a_store_without_validation_songs_is_refused(data_home: Path, tmp_path: Path) -> None:
-    data(data_home, experiment()).require_validation_songs()
+@pytest.mark.parametrize("program", [100, 0])
+def test_a_store_without_validation_songs_is_refused(data_home: Path, tmp_path: Path, program: int) -> None:
+    data(data_home, experiment()).require_songs()
     with StoreWriter(tmp_path / "mine", "mine") as writer:
-        notes = notes_to_array([Note(0.5, 0.9, 60, program=100)])
-        writer.add_song("train", "only", np.zeros((1, 32000), np.int16), [[100]], ["mix"], notes, {})
+        notes = notes_to_array([Note(0.5, 0.9, 60, program=program)])
+        writer.add_song("train", "only", np.zeros((1, 32000), np.int16), [[program]], ["mix"], notes, {})
         for split in ("validation", "test"):
             writer.add_split(split)
-    module = data(tmp_path, experiment(presets=("mine",)))
-    module.require_training_songs()
-    with pytest.raises(ValueError, match=r"-d mine: no song to validate with; .* --validation-share"):
-        module.require_validation_songs()
+    module = data(tmp_path, replace(experiment(presets=("mine",)), task="mc13_fsingle_vocal"))
+    assert next(iter(module.train_dataloader())) is not None
+    with pytest.raises(ValueError, match=r"-d mine: no song to validate with; 1 song cannot fill") as error:
+        module.require_songs()
+    # What else is wrong is told in the same breath.
+    assert ("--program 100 --overwrite" in str(error.value)) == (program == 0)

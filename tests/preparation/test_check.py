@@ -318,5 +318,6 @@ def test_a_store_to_validate_with_nothing_and_its_programs_are_said(
     prepare_folder(tmp_path / "raw", tmp_path / "mine", "mine", StoreSettings(progress=False))
     report = check_splits(splits_of_store(SongStore.open(tmp_path / "mine")), progress=False)
     assert [(item.kind, item.place) for item in report.problems] == [("empty split", "mine/validation")]
+    assert report.problems[0].text == "holds no song; 1 song cannot fill 3 splits: add songs"
     print_check(report)
     assert f"notes by program: 0 Acoustic Grand Piano: {len(notes)}" in capsys.readouterr().out

@@ -205,6 +205,28 @@ def test_name_of_a_preset_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "quickstart").exists()
 
 
+def test_few_songs_choose_a_seed_that_fills_every_split_and_keep_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "raw"
+    names = [f"song{number}" for number in range(4)]
+    for name in names:
+        add_pair(source, name)
+    report = prepare_folder(source, tmp_path / "out", "mine")
+    found = re.search(r"dealt out to the splits with --seed (\d+)\n", capsys.readouterr().err)
+    assert found is not None
+    seed = int(found[1])
+    assert seed > 0
+    assert min(report.splits.values()) == 1
+    add_pair(source, "more")  # the others stay where they were, although a smaller seed may do now
+    overwrite = StoreSettings(overwrite=True, progress=False)
+    prepare_folder(source, tmp_path / "out", "mine", overwrite)
+    store = SongStore.open(tmp_path / "out")
+    for name in [*names, "more"]:
+        assert name in store.index(split_of(name, seed, 0.1, 0.1))["song_id"].tolist()
+    assert store.header["dealt_out"] == {"validation": 0.1, "test": 0.1, "seed": seed}
+
+
 def test_empty_splits_are_named_with_a_seed_that_fills_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,7 +244,7 @@ def test_empty_splits_are_named_with_a_seed_that_fills_them(
     )
     assert report.splits == {"train": 1, "validation": 1, "test": 0}
     capsys.readouterr()
-    prepare_folder(source, tmp_path / "two", "mine", StoreSettings(Shares(test=0)))
+    prepare_folder(source, tmp_path / "two", "mine", StoreSettings(Shares(test=0, seed=0)))
     found = re.search(r"no song fell into validation; .* --overwrite --seed (\d+)", capsys.readouterr().err)
     assert found is not None
     report = prepare_folder(

@@ -20,9 +20,14 @@ def make_store(folder: Path, **songs: int) -> None:
 def listed(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], set[str], set[str]]:
     """The lines about stores, the presets that are ready, and the others."""
     assert main(["list"]) == 0
+    short = capsys.readouterr().out
+    assert main(["list", "--all"]) == 0
     stores, _, rest = capsys.readouterr().out.partition("presets whose data is prepared:\n")
     ready, _, others = rest.partition("presets whose data is not")
-    return stores.splitlines()[1:], set(ready.split()), set(others.partition(":\n")[2].split())
+    names = set(others.partition(":\n")[2].split())
+    assert short.endswith(f"{len(names)} presets more whose data is not prepared: --all names them\n")
+    assert "presets whose data is not (" not in short
+    return stores.splitlines()[1:], set(ready.split()), names
 
 
 def test_stores_and_presets(

@@ -441,6 +441,8 @@ def test_makefile_has_every_target() -> None:
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     for target in ("quickstart", "test", "test-slow", "lint", "types", "bench", "clean", "help"):
         assert re.search(rf"^  make {target}\s", done.stdout, re.MULTILINE)
+    for command in sorted((ROOT / "src").glob("[a-z]*.py")):
+        assert re.search(rf"^  python src/{command.name} +[A-Z][^:`\"]+$", done.stdout, re.MULTILINE)
     bare = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert bare.stdout == done.stdout
 

@@ -136,4 +136,5 @@ def test_a_store_without_validation_songs_names_the_seed_that_gives_some(
     assert main(line) == 2
     said = capsys.readouterr().err
     flags = filling_flags(["train0", "train1"], Shares())
-    assert f"no song to validate with; prepare sines again with {flags} and the default shares" in said
+    assert "no song to validate with; 2 songs cannot fill 3 splits" in said
+    assert f"or prepare sines again with {flags}" in said
