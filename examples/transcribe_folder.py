@@ -49,6 +49,8 @@ def main(checkpoint: str, folder: Path, out: Path, program: int | None = None) -
                 scores = score_notes(truth.notes, result.notes, task)
                 rows.append({"song": str(song.relative_to(folder)), **{name: scores[name] for name in SHOWN}})
                 line += "".join(f", {name} {scores[name]:.3f}" for name in SHOWN)
+            elif truth.notes:
+                line += ", not scored: its reference has drums alone"
         print(line)
     with (out / "scores.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, ["song", *SHOWN])

@@ -259,7 +259,7 @@ def _test_estimates(
 def _compare(command: CommandLine, environment: Environment, out: Path) -> int:
     """Compare two results, testing those that are named as checkpoints first."""
     from ..inference.find import find_checkpoint
-    from ..reports.result import compare_results, read_result, write_comparison
+    from ..reports.result import COMPARISON_FILE, compare_results, read_result, write_comparison
     from ..reports.table import make_console, print_comparison
 
     sides = dict(zip("ab", map(str, command.given["--compare"].values), strict=True))
@@ -273,9 +273,10 @@ def _compare(command: CommandLine, environment: Environment, out: Path) -> int:
         failed, results[side] = _test_model(command, environment, text, out / side)
         status = max(status, failed)
     comparison = compare_results(results["a"], results["b"])
+    replaced = (out / COMPARISON_FILE).exists()
     write_comparison(out, comparison)
     print_comparison(comparison, make_console())
-    print(f"{out / 'comparison.json'}, .csv")
+    print(f"{out / COMPARISON_FILE}, .csv{' (that of before is replaced)' if replaced else ''}")
     return status
 
 

@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from ..inference.files import atomic_path
 FORMAT = "amt-test"
 VERSION = 1
 COMPARISON_FORMAT = "amt-comparison"
+COMPARISON_FILE = "comparison.json"
 SCHEMA = Path(__file__).with_name("result.schema.json")
 
 
@@ -91,6 +92,11 @@ class SetResult:
     """What the scores do not say by themselves: why there are none, or none but 0; a sentence."""
 
 
+def without_reference(songs: Collection[SongResult]) -> bool:
+    """Whether there are songs, but not a single note to hold an estimate against."""
+    return bool(songs) and not any(song.num_notes for song in songs)
+
+
 @dataclass(frozen=True)
 class TestResult:
     """Everything about one test."""
@@ -113,8 +119,7 @@ class TestResult:
 
     def lacks_reference(self, set_name: str) -> bool:
         """Whether a set has songs, but not a single note to hold an estimate against."""
-        songs = self.songs_of(set_name)
-        return bool(songs) and not any(song.num_notes for song in songs)
+        return without_reference(self.songs_of(set_name))
 
     def errors_of(self, set_name: str) -> NoteErrors | None:
         """Where the notes of a set went; None without songs."""
@@ -284,7 +289,7 @@ def compare_results(a: StoredResult, b: StoredResult) -> Comparison:
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write ``comparison.json`` and ``comparison.csv``."""
+    """Write ``COMPARISON_FILE`` and ``comparison.csv``."""
     rows: dict[str, dict[str, Any]] = {
         key: {
             "difference": found.difference,
@@ -305,7 +310,7 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
         "differences": rows,
     }
     text = json.dumps(without_nan(plain), indent=1, allow_nan=False, ensure_ascii=False)
-    _write(folder / "comparison.json", text + "\n")
+    _write(folder / COMPARISON_FILE, text + "\n")
     columns = ["metric", "difference", "low", "high", "share_better", "num_songs"]
     cells = [
         {"metric": key} | {name: _cell(value) for name, value in row.items()} for key, row in rows.items()

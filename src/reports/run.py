@@ -33,7 +33,7 @@ from ..notes import array_to_notes, notes_to_array, write_midi
 from ..notes.note import Note, note_programs
 from .page import Example
 from .plan import TestPlan, conventions_of
-from .result import Failure, SetResult, ShiftRow, SongResult, TestResult
+from .result import Failure, SetResult, ShiftRow, SongResult, TestResult, without_reference
 from .systems import Estimate, ScoredSong, System
 
 OCTAVE_SHIFTS = (-24, -12, 0, 12, 24)
@@ -228,7 +228,7 @@ class _SetRun:
         task = self._system.tokenizer.task
         forced = self._forced()
         subtask = None if forced is None else forced[0]
-        if not any(song.num_notes for song in self._found.values()):
+        if without_reference(self._found.values()):
             return nothing_to_score(self._scored.name, self._scored.store.name, self._labelled, task, subtask)
         if self._estimated and not self._num_taken:
             text = none_taken_text(task.name, self._estimated, f"the estimates of {self._scored.name}")

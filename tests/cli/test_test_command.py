@@ -311,7 +311,11 @@ def test_compare_two_results_and_a_checkpoint(
     assert found["num_songs"] == 3
     assert found["differences"]["test/(sines)onset_f"]["difference"] == pytest.approx(1 / 3)
     assert found["differences"]["test/(sines)onset_f"]["share_better"] > 0.5
-    assert "+0.3333" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "+0.3333" in out
+    assert "replaced" not in out
+    assert command.main(["--compare", *files, "-o", str(tmp_path / "c")]) == 0
+    assert "comparison.json, .csv (that of before is replaced)" in capsys.readouterr().out
     line = ["--compare", "tiny", files[1], "-d", "sines", "-o", str(tmp_path / "d"), "--report-songs", "0"]
     assert command.main(line) == 0
     assert result(tmp_path / "d" / "a")["name"] == "tiny"
