@@ -1,8 +1,8 @@
 """What the terms of the objective do, and what they cost, on the quick-start data.
 
 ``python benchmarks/objective.py [--parts a b d cost] [--steps N] [--seeds 0 1 2] [--songs N] [--jobs 2]
-[--arms NAME ...] [--hard] [--batch N] [--full-size] [--out FILE]``; needs the quick-start data (``amt-prepare
-quickstart``). The reinforcement stage is part c, in ``objective_rl.py``.
+[--arms NAME ...] [--tables N] [--hard] [--batch N] [--full-size] [--out FILE]``; needs the quick-start data
+(``amt-prepare quickstart``). The reinforcement stage is part c, in ``objective_rl.py``.
 
 a: labels of 90 % of the training songs in random octaves: cross-entropy alone, with octave or chroma term,
 with the octaves hidden.
@@ -244,6 +244,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--songs", type=int, default=0, help="score the first N songs; 0 is all 14")
+    parser.add_argument("--tables", type=int, default=2, help="only the first N tables of each part")
     parser.add_argument("--hard", action="store_true", help="score the hard mixes too")
     parser.add_argument("--jobs", type=int, default=2, choices=[1, 2], help="runs at once, one thread each")
     parser.add_argument("--batch", type=int, default=8, help="segments of a step")
@@ -255,6 +256,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.full_size:
         arguments.parts, PARTS["d"] = ["d"], [FULL_SIZE]
+    for name, part in PARTS.items():
+        PARTS[name] = part[: arguments.tables]
     known = [name for part in arguments.parts for item in PARTS.get(part, []) for name in item.arms]
     for name in arguments.arms:
         if name not in known:

@@ -206,12 +206,10 @@ def same_value(one: object, other: object) -> bool:
     return one == other
 
 
-def summarize(resolved: Resolved, where: str) -> str:
+def summarize(resolved: Resolved) -> str:
     """The configuration in a few lines: the bundles it rests on, and the values that differ from those.
 
-    Args:
-        resolved: the run. Of a resumed one nothing is listed: :func:`~.precedence.resume` says what differs.
-        where: where the whole configuration can be read.
+    Of a resumed run nothing is listed: :func:`~.precedence.resume` says what differs.
     """
     count, changed = 0, 0
     own: dict[str, list[str]] = {}
@@ -229,11 +227,11 @@ def summarize(resolved: Resolved, where: str) -> str:
             )
             changed += 1
     if CHECKPOINT in bases:
-        return f"configuration: {CHECKPOINT}'s; all {count} values in {where}"
+        return f"configuration: {CHECKPOINT}'s; all {count} values with --print-config"
     head = f"configuration: {' and '.join(bases) or 'the defaults'}"
     if changed:
         head += f", {counted(changed, 'value')} set otherwise"
-    lines = [f"{head}; all {count} values in {where}"]
+    lines = [f"{head}; all {count} values with --print-config"]
     for origin, entries in own.items():
         lines += [f"  {origin}:", *_wrapped(entries, indent=4)] if origin else _wrapped(entries, indent=2)
     return "\n".join(lines).replace(_JOIN, " ")

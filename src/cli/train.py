@@ -17,7 +17,6 @@ from ..training.handover import decide_once
 from ..training.identity import decide_run, run_folder
 from ..training.identity import describe as describe_run
 from ..training.interrupts import BEFORE_TRAINING, interrupts_say
-from ..training.run_folder import RunFolder
 from .assemble import describe, option_targets, resolve, show, summarize
 from .command import EXIT_ERROR, EXIT_OK, first_process, run_command, warn
 from .config_file import read_config
@@ -156,8 +155,7 @@ def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
     if speaks:
         for sentence in (*RULES, *differences) if differences else ():
             print(f"resume: {sentence}")
-        whole = "--print-config" if dry_run else f"{RunFolder(folder).config}, or with --print-config"
-        print(describe(resolved) if only_prints else summarize(resolved, whole), flush=True)
+        print(describe(resolved) if only_prints else summarize(resolved), flush=True)
     if command.has("--print-config"):
         return EXIT_OK
     with interrupts_say(lambda: BEFORE_TRAINING):  # what begins to train has words of its own

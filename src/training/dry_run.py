@@ -46,7 +46,10 @@ class OneStep(Callback):
         assert report is not None, "a step was taken"
         loss = "not finite" if report.dropped else f"{report.loss:.4f}"
         memory = f"at most {peak_bytes(module.device) / GIB:.1f} GiB of "
-        memory += "the GPU" if module.device.type == "cuda" else "memory for the whole process"
+        if module.device.type == "cuda":
+            memory += "the GPU for its tensors"
+        else:
+            memory += "memory for the whole process, Python and its libraries included"
         return (
             f"dry run: everything is built, step {report.step} took {self.seconds:.1f} s, loss {loss}, "
             f"{memory}; nothing was written"

@@ -189,6 +189,8 @@ def run_training(
                 write_config(folder.root, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
             except OSError as error:  # a full disk: each checkpoint holds the configuration too
                 say(f"run: {folder.config} cannot be written ({error.strerror or error}); the run goes on")
+            else:
+                say(f"run: its configuration is in {folder.config}")
         loggers = (
             []
             if dry_run
@@ -303,14 +305,11 @@ def _resumed(path: Path) -> dict[str, Any]:
 def _describe(experiment: Experiment, plan: RunPlan, module: TranscriptionModule) -> str:
     trained = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
     trainer = experiment.trainer
-    ends = [] if plan.max_steps is None else [counted(plan.max_steps, "step")]
-    if plan.budget_seconds:
-        ends.append(f"{trainer.max_minutes:g} minute{'' if trainer.max_minutes == 1 else 's'}")
     return (
         f"model: {trained / 1e6:.2f} M trained parameters; global batch "
         f"{counted(plan.samples_per_step, 'segment')} = {counted(plan.world_size, 'rank')} x "
         f"{experiment.bsz.local} x {counted(trainer.accumulate_grad_batches, 'batch', 'batches')}; "
-        f"until {' or '.join(ends) or 'stopped'}; validation every {counted(trainer.val_interval, 'step')}"
+        f"until {plan.end or 'stopped'}; validation every {counted(trainer.val_interval, 'step')}"
     )
 
 

@@ -119,12 +119,14 @@ class MemoryAdvisor:
     def describe(self) -> str:
         """The line a run prints at its start; says what to lower when it cannot fit."""
         estimate = self.estimate()
-        line = f"memory: about {_gib(estimate.total)} {self._setting()}, labels of full length: " + _parts(
-            estimate
+        line = (
+            f"memory: a step holds about {_gib(estimate.total)} {self._setting()}, labels of full length "
+            f"({_parts(estimate)}); {self._besides()} on top"
         )
         available = device_bytes(self._hardware)
         if available and estimate.total > available:
-            line += f". This is more than the {_gib(available)} {self._place()} has: " + self.remedies()
+            line += f". The step alone is more than the {_gib(available)} {self._place()} has: "
+            line += self.remedies()
         return line
 
     def explain(self, error: BaseException, where: str, validating: bool) -> OutOfMemory:
@@ -176,6 +178,10 @@ class MemoryAdvisor:
     def _setting(self) -> str:
         sizes = self._experiment.bsz
         return f"per process with -bsz {sizes.sub} {sizes.local} -el {self._experiment.event_length}"
+
+    def _besides(self) -> str:
+        on_cpu = self._hardware.accelerator == "cpu"
+        return "Python and its libraries come" if on_cpu else "CUDA and its libraries come"
 
     def _place(self) -> str:
         return "this machine" if self._hardware.accelerator == "cpu" else "the GPU"

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from ..config import Experiment
+from ..config.names import counted
 
 TIMEOUT = timedelta(minutes=30)
 """Time that ranks wait for each other."""
@@ -40,6 +41,15 @@ class RunPlan:
     """Training time without validation after which the run ends; 0 is no budget."""
     epochs: int = 0
     """The epochs that ``max_steps`` comes from; 0 where it was given itself."""
+
+    @property
+    def end(self) -> str:
+        """Where the run ends, in words, such as ``200 steps or 10 minutes``; empty where nothing ends it."""
+        ends = [] if self.max_steps is None else [counted(self.max_steps, "step")]
+        if self.budget_seconds:
+            minutes = self.budget_seconds / 60
+            ends.append(f"{minutes:g} minute{'' if minutes == 1 else 's'}")
+        return " or ".join(ends)
 
     def epoch(self, consumed_samples: int) -> int:
         """Whole epochs in that many samples."""

@@ -16,6 +16,7 @@ from ..tokenizer import NoteTokenizer
 from .counting import CountingModule
 from .dynamic_weights import DynamicWeights
 from .faults import StepFault
+from .learning_rate import explain_new_rate, saved_rate
 from .nonfinite import NonFiniteGuard
 from .plan import RunPlan
 from .signals import StopWish
@@ -153,10 +154,15 @@ class ResumableModule(CountingModule):
             )
         settle_loops(checkpoint, self.experiment.trainer.accumulate_grad_batches)
         fresh = cast(OptimizerLRSchedulerConfig, self.configure_optimizers())
-        for remark in (
+        before = saved_rate(checkpoint)
+        remarks = [
             take_trained_weights(checkpoint, keeps_average=self.experiment.optimizer.ema_decay > 0),
             adopt_optimizer(checkpoint, self.experiment, fresh["optimizer"], self.schedule),
-        ):
+        ]
+        self.schedule.load_state_dict(checkpoint["lr_schedulers"][0])
+        now = self.schedule.current_rate
+        remarks.append(explain_new_rate(checkpoint, self.experiment, self.plan, before, now))
+        for remark in remarks:
             if remark:
                 rank_zero_info(remark)
 

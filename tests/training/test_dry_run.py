@@ -32,6 +32,7 @@ def test_one_step_and_no_file(
     out = capsys.readouterr().out
     assert out.startswith("run: SCRATCH")
     assert "dry run: everything is built, step 1 took" in out
+    assert " GiB of memory for the whole process, Python and its libraries included; nothing was" in out
     assert "nothing was written" in out
     assert "data: trains on sines (2 songs, 0.1 min); validates on sines (1 song)\n" in out
     assert "global batch 4 segments = 1 rank x 2 x 2 batches" in out
@@ -111,6 +112,7 @@ def test_nothing_to_learn_is_refused_before_a_file_is_written(
     assert "amt-prepare folder ... --program 100 --overwrite" in error
     assert error.endswith("-tk chooses another task, -d other data")
     assert "step 1" not in said.out
+    assert "config.json" not in said.out, "a file that is not there"
     assert not (tmp_path / "logs").exists()
 
 

@@ -1,4 +1,4 @@
-"""``--scale-lr``: the base rate for the global batch of the machines at hand."""
+"""``--scale-lr``: the base rate for the global batch of the machines at hand; rates that a resume changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from amt.config.training import REFERENCE_BATCH, LRSchedule, OptimizerConfig
-from amt.training.learning_rate import scaled_learning_rate
+from amt.training.learning_rate import explain_new_rate, saved_rate, scaled_learning_rate
+from amt.training.plan import plan_run
 
 
 def rate(samples: int, schedule: str = "cosine", **config: Any) -> tuple[float | None, str]:
@@ -73,3 +74,57 @@ def test_a_resumed_run_follows_its_new_batch(tiny: Any, sines: Path, tmp_path: P
     with open(folder / "metrics.csv", newline="") as file:
         rates = [float(row["lr"]) for row in csv.DictReader(file) if row["lr"]]
     assert rates == pytest.approx([2e-3 * 2 / 128, 2e-3 * 4 / 128])
+
+
+def explained(tiny: Any, before: float, now: float, end_step: int | None = 6, **changes: Any) -> str:
+    """What is said when the tiny run (6 steps, a cosine) is resumed with ``changes``."""
+    state = {"amt_state": {"end_step": end_step}, "experiment": tiny.experiment().to_json()}
+    experiment = tiny.experiment(**changes)
+    return explain_new_rate(state, experiment, plan_run(experiment), before, now)
+
+
+def test_a_rate_that_goes_on_is_not_mentioned(tiny: Any) -> None:
+    assert explained(tiny, 1e-3, 1e-3, trainer__max_steps=600) == ""
+    assert explained(tiny, 1e-3, 1.04e-3, trainer__max_steps=600) == ""
+    assert explained(tiny, 0.0, 0.0, trainer__max_steps=600) == ""
+    assert explained(tiny, 1e-3, 2e-3) == "", "nothing was asked for"
+
+
+@pytest.mark.parametrize("before", [1e-3, 0.0])
+def test_a_rate_that_jumps_is_explained(tiny: Any, before: float) -> None:
+    head = f"learning rate: it goes on at 0.0011, it was {before:g} when the run was saved: "
+    hold = "; --override-optim -s constant -lr RATE would hold a rate"
+
+    def said(**changes: Any) -> str:
+        text = explained(tiny, before, 1.1e-3, **changes)
+        assert text.startswith(head)
+        return text.removeprefix(head)
+
+    assert said(trainer__max_steps=1200) == f"the schedule now lasts 1,200 steps, not 6 steps (-it){hold}"
+    assert (
+        said(end_step=None, trainer__max_steps=9)
+        == f"the schedule now lasts 9 steps, not 6 steps (-it){hold}"
+    )
+    both = said(trainer__max_steps=-1, trainer__max_minutes=1.0)
+    assert both == f"the schedule now lasts 1 minute, not 6 steps (-it and --max-minutes){hold}"
+    asked = "optimizer and schedule are those of --override-optim"
+    assert said(optimizer__learning_rate=3e-3) == asked
+    assert said(lr_schedule__name="constant") == asked
+    assert said(lr_schedule__name="constant", trainer__max_steps=-1) == (
+        f"{asked}, and the schedule now lasts without end, not 6 steps (-it){hold}"
+    )
+
+
+def test_the_rate_follows_the_global_batch_of_the_new_start(tiny: Any) -> None:
+    experiment = tiny.experiment(optimizer__scale_lr="sqrt")
+    state = {"amt_state": {"end_step": 6}, "experiment": experiment.to_json()}
+    said = explain_new_rate(state, experiment, plan_run(experiment, world_size=4), 1e-3, 2e-3)
+    assert said.endswith("when the run was saved: --scale-lr sqrt goes by the global batch, now 8 segments")
+
+
+def test_the_saved_rate_is_that_of_the_top_layer() -> None:
+    def state(**group: float) -> dict[str, Any]:
+        return {"optimizer_states": [{"param_groups": [group]}]}
+
+    assert saved_rate(state(lr=1e-3)) == 1e-3, "files of format 1 have no factors"
+    assert saved_rate(state(lr=4e-4, lr_scale=0.4)) == pytest.approx(1e-3)

@@ -203,8 +203,10 @@ def test_a_run_that_cannot_fit_is_told_before_it_starts(tiny: Any, monkeypatch: 
     words = advisor(tiny, bsz__sub=4, bsz__local=12, event_length=256)
     monkeypatch.setattr(memory, "device_bytes", lambda _: 80 * GIB)
     line = words.describe()
+    assert line.startswith("memory: a step holds about ")
     assert "-bsz 4 12 -el 256" in line
-    assert "more than" not in line
+    assert line.endswith("; CUDA and its libraries come on top")
+    assert advisor(tiny, gpu=False).describe().endswith("; Python and its libraries come on top")
     monkeypatch.setattr(memory, "device_bytes", lambda _: 2**20)
     line = words.describe()
     assert "more than the 1 MiB the GPU has" in line

@@ -130,7 +130,7 @@ def whole(tiny, sines, tmp_path_factory):
     ],
 )
 def test_a_killed_run_is_the_whole_run(
-    tiny, sines, whole, tmp_path, monkeypatch, hook, step, batch, saved, validated, workers
+    tiny, sines, whole, tmp_path, monkeypatch, caplog, hook, step, batch, saved, validated, workers
 ):
     folder = tmp_path / "p" / "parts"
     with monkeypatch.context() as patch:
@@ -144,6 +144,7 @@ def test_a_killed_run_is_the_whole_run(
     folder.rename(moved)
     assert go(tiny, moved, sines, resume=True, dataio__num_workers=workers) == 0
     assert_same_run(whole, moved)
+    assert "learning rate: it goes on" not in caplog.text
 
 
 def test_a_run_of_an_older_format_goes_on_bit_for_bit(tiny, sines, whole, tmp_path):
@@ -234,6 +235,43 @@ def test_the_end_of_an_epoch_is_an_end_like_any_other(tiny, sines, whole, tmp_pa
     assert list(curve(folder, "val_loss")) == [3, 6, 7]
     epochs = {int(row["step"]): int(row["epoch"]) for row in rows(folder) if row["train_loss"]}
     assert epochs == {1: 0, 2: 0, 3: 1, 4: 1, 5: 1, 6: 2, 7: 2}
+
+
+@pytest.mark.parametrize(
+    ("first", "more", "lasts"),
+    [
+        ({"trainer__max_steps": 6}, {"trainer__max_steps": 9}, "9 steps, not 6 steps (-it)"),
+        (
+            {"trainer__max_steps": -1, "trainer__max_minutes": 0.002},
+            {"trainer__max_steps": -1, "trainer__max_minutes": 10.0},
+            "10 minutes, not 0.002 minutes (--max-minutes)",
+        ),
+        (
+            {"trainer__max_steps": -1, "trainer__max_epochs": 2},
+            {"trainer__max_steps": -1, "trainer__max_epochs": 3},
+            "9 steps, not 6 steps (-e)",
+        ),
+    ],
+    ids=["steps", "minutes", "epochs"],
+)
+def test_a_longer_schedule_says_how_the_rate_jumps(
+    tiny, sines, tmp_path, monkeypatch, caplog, first, more, lasts
+):
+    folder = tmp_path / "p" / "longer"
+    assert go(tiny, folder, sines, **first) == 0
+    state = read_checkpoint(last(folder))
+    [before] = {group["lr"] for group in state["optimizer_states"][0]["param_groups"]}
+    assert before == pytest.approx(1e-5 * state["amt_state"]["nan_lr_scale"])
+    step = state["global_step"]
+    die_at(monkeypatch, "training_step", step + 2, 0)
+    with pytest.raises(Killed):
+        go(tiny, folder, sines, resume=True, trainer__val_interval=1000, **more)
+    [sentence] = [line for line in caplog.messages if "learning rate: it goes on" in line]
+    assert f"it was {before:.3g} when the run was saved: the schedule now lasts {lasts};" in sentence
+    now = float(sentence.split("goes on at ")[1].split(",")[0])
+    taken = float(curve(folder, "lr")[step + 1])
+    assert now == pytest.approx(taken, rel=0.01)
+    assert now > 10 * before
 
 
 def averaging(**changes):

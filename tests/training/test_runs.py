@@ -18,6 +18,7 @@ from amt.model.checkpoint_write import write_checkpoint
 from amt.training.callbacks.gate import ValidationGateByTrainLoss
 from amt.training.module import TranscriptionModule
 from amt.training.run_folder import RunFolder
+from amt.training.speech import Speaker
 
 PROGRAM = Path(__file__).with_name("tiny.py")
 
@@ -299,12 +300,36 @@ def test_settings_are_refused_before_a_file_is_touched(tiny, sines, tmp_path):
     assert not folder.exists()
 
 
-def test_a_second_run_in_the_same_folder_is_refused(tiny, sines, tmp_path):
+@pytest.mark.parametrize("kind", ["scratch", "resume", "warm"])
+def test_a_start_names_its_configuration_once_it_is_written(
+    tiny, sines, whole, tmp_path, monkeypatch, capsys, kind
+):
+    folder = tmp_path / "p" / kind
+    config = folder / "config.json"
+    source = {} if kind == "scratch" else {"checkpoint": whole / "checkpoints" / "last.ckpt"}
+    there = []
+    write = Speaker.__call__
+
+    def noted(self, line):
+        if str(config) in line:
+            there.append(config.exists())
+        write(self, line)
+
+    monkeypatch.setattr(Speaker, "__call__", noted)
+    step = 8 if kind == "resume" else 0
+    changes = {**LONG, "trainer__max_steps": step + 1}
+    assert tiny.train(folder, sines, kind=kind, step=step, **source, **changes) == 0
+    assert there == [True]
+    assert f"run: its configuration is in {config}\n" in capsys.readouterr().out
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tiny, sines, tmp_path, capsys):
     folder = tmp_path / "p" / "twice"
     with RunFolder(folder).held():
         with pytest.raises(ValueError, match="another run is writing in"):
             tiny.train(folder, sines)
         assert not (folder / "config.json").exists()
+        assert "config.json" not in capsys.readouterr().out
         assert tiny.train(folder, sines, options={"dry_run": True}) == 0, "it writes nothing"
     assert tiny.train(folder, sines, trainer__max_steps=1) == 0
 

@@ -171,3 +171,6 @@ def test_plan(tiny):
     assert plan_run(tiny.experiment(trainer__max_steps=5)).max_steps == 5
     assert plan_run(tiny.experiment(trainer__max_steps=-1)).max_steps is None
     assert plan_run(tiny.experiment(trainer__max_minutes=2.0)).budget_seconds == 120.0
+    ends = {"trainer__max_steps": 1200, "trainer__max_minutes": 2.5}
+    assert plan_run(tiny.experiment(**ends)).end == "1,200 steps or 2.5 minutes"
+    assert plan_run(tiny.experiment(trainer__max_steps=-1)).end == ""
