@@ -43,7 +43,7 @@ def test_a_short_run_gives_a_table(tmp_path: Path) -> None:
     build_quickstart(tmp_path / "data" / "quickstart", small=True, progress=False, processes=1)
     out = tmp_path / "table.json"
     line = [sys.executable, str(BENCHMARKS / "objective.py"), "--parts", "a", "cost", "--steps", "2"]
-    line += ["--seeds", "0", "--songs", "1", "--out", str(out)]
+    line += ["--seeds", "0", "--songs", "1", "--hard", "--out", str(out)]
     environment = {**os.environ, "AMT_DATA_HOME": str(tmp_path / "data"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
@@ -52,7 +52,7 @@ def test_a_short_run_gives_a_table(tmp_path: Path) -> None:
     assert title in done.stdout
     assert "both, octaves hidden" in rows
     for measures in rows.values():
-        assert set(measures) == {"onset_f", "chroma_f"}
+        assert set(measures) == {"onset_f", "chroma_f", "onset_f_hard"}
         assert all(0 <= row["mean"] <= 1 for row in measures.values())
     assert result["cost"]["step"] > 0
 
