@@ -244,7 +244,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--songs", type=int, default=0, help="score the first N songs; 0 is all 14")
-    parser.add_argument("--tables", type=int, default=2, help="only the first N tables of each part")
+    parser.add_argument(
+        "--tables", type=int, default=2, choices=[1, 2], help="only the first N tables of each part"
+    )
     parser.add_argument("--hard", action="store_true", help="score the hard mixes too")
     parser.add_argument("--jobs", type=int, default=2, choices=[1, 2], help="runs at once, one thread each")
     parser.add_argument("--batch", type=int, default=8, help="segments of a step")

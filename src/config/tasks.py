@@ -98,6 +98,10 @@ class Task:
             raise unknown_name(f"sub-task of {self.name}", name, self.subtasks)
         return self.subtasks[name]
 
+    def title(self, subtask: str | None = None) -> str:
+        """Its name in messages, with that of the sub-task which is asked for."""
+        return f"{self.name} ({subtask})" if subtask else self.name
+
     def targets(self, subtask: str | None = None) -> frozenset[int]:
         """Programs (128: drums) that the task, or one of its sub-tasks, transcribes."""
         found = {*range(129)}

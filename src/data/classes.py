@@ -87,7 +87,7 @@ def nothing_to_score(
         task: what is transcribed.
         subtask: the part of it that is asked for; None: all of it.
     """
-    asked = task.name if subtask is None else f"{task.name} ({subtask})"
+    asked = task.title(subtask)
     if task.transcribed(subtask) & set(programs):
         return (
             f"nothing to score in {name}: its songs have the notes of {asked} written down in part only; "

@@ -102,13 +102,8 @@ def describe(transcriber: SongTranscriber) -> str:
     """What was loaded, in a line."""
     return (
         f"{transcriber.source}: {counted(transcriber.num_weights, 'weight')} loaded, 0 missing; "
-        f"task {_task(transcriber)}, on {transcriber.device}"
+        f"task {transcriber.tokenizer.task.title(transcriber.subtask)}, on {transcriber.device}"
     )
-
-
-def _task(transcriber: SongTranscriber) -> str:
-    part = f" ({transcriber.subtask})" if transcriber.subtask else ""
-    return f"{transcriber.experiment.task}{part}"
 
 
 def _check_stdout(formats: Sequence[str], jobs: Sequence[Job]) -> None:

@@ -53,7 +53,7 @@ def read_reference(
 
     notes = read_midi(path, program=program)
     found = targets(notes)
-    asked = tokenizer.task.name if subtask is None else f"{tokenizer.task.name} ({subtask})"
+    asked = tokenizer.task.title(subtask)
     pitched = [note for note in notes if not note.is_drum]
     known = tokenizer.task.transcribed(subtask) - {DRUM_PROGRAM}
     hopeless = not pitched or not known

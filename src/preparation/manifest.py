@@ -110,7 +110,7 @@ def prepare_manifest(
     dealt_out = not any(song.split for song in songs.values())
     if dealt_out:
         settings = settings.for_songs(list(songs), Path(out))
-    shares = replace(settings.shares, seed=settings.shares.seed or 0)
+    shares = settings.shares
     own = {
         key: OwnSong(song.split or shares.split_of(key), partial(read_song, song.files), song.files.files)
         for key, song in songs.items()
