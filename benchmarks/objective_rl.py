@@ -1,15 +1,16 @@
 """Part c of ``docs/objective.md``: what REINFORCE adds to a converged model, against more cross-entropy.
 
 ``python benchmarks/objective_rl.py [--start CKPT | --start-minutes 10] [--minutes 3] [--seeds 0 1 2]
-[--held-out 2027] [--lr 3e-4] [--stage OPTIONS] [--jitter SECONDS] [--jobs 2] [--out FILE]``; needs
-``data/quickstart`` (``amt-prepare quickstart``).
+[--held-out 2027] [--lr 3e-4] [--stage OPTIONS] [--jitter SECONDS] [--missing SHARE] [--jobs 2]
+[--out FILE]``; needs ``data/quickstart`` (``amt-prepare quickstart``).
 
 From one start and with one learning rate and schedule, three runs per seed: with the stage and reward
 ``onset_f`` for so many minutes, with cross-entropy alone for the same time, and with cross-entropy alone for
 as many steps as the first made. All runs take one thread each, ``--jobs`` of them at a time.
 
-With ``--jitter`` the onsets of the training labels are off by noise of that standard deviation, for the start
-and for all runs, as hand-made annotations are; scores are those of true labels.
+With ``--jitter`` the onsets of the training labels are off by noise of that standard deviation, with
+``--missing`` they lack that share of the notes (0 to 1), for the start and for all runs, as annotations made
+by hand may; scores are those of true and whole labels.
 
 Scored is the voice's onset F1 of the hard mixes, whole songs, windows side by side, likeliest tokens. Beside
 the 20 songs of the data set there are those of further data sets (``--held-out``: their seeds), whose tunes
@@ -273,6 +274,9 @@ def main() -> None:
     parser.add_argument("--held-out", type=int, nargs="*", default=[2027], metavar="SEED")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
     parser.add_argument("--jitter", type=float, default=0.0, help="noise on the onsets of training labels")
+    parser.add_argument(
+        "--missing", type=float, default=0.0, help="share of the notes that training labels lack"
+    )
     parser.add_argument("--whole-network", action="store_true", help="train the encoder too, in all runs")
     parser.add_argument("--work", type=Path, help="folder for runs and data; default one that is removed")
     parser.add_argument("--out", type=Path, help="JSON file")
@@ -284,8 +288,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         options.work = (options.work or Path(temporary)).resolve()
         stores = [DATA / STORE, *(held_out(seed, options.work) for seed in options.held_out)]
-        if options.jitter:
-            make_view(DATA / STORE, options.work / "data" / STORE, Run("noisy", 0, 0, jitter=options.jitter))
+        if options.jitter or options.missing:
+            wrong = Run("wrong labels", 0, 0, jitter=options.jitter, missing=options.missing)
+            make_view(DATA / STORE, options.work / "data" / STORE, wrong)
         start = options.start
         if start is None:
             print(f"the start is trained for {options.start_minutes:g} minutes", flush=True)
@@ -313,6 +318,7 @@ def main() -> None:
         plain = {
             "minutes": options.minutes,
             "jitter": options.jitter,
+            "missing": options.missing,
             "seeds": options.seeds,
             "held_out": options.held_out,
         }

@@ -51,6 +51,8 @@ class Run:
     """Share of the training songs whose octave is not known: each sample of them is moved at random."""
     jitter: float = 0.0
     """Standard deviation in seconds of the noise on the onsets of the training labels."""
+    missing: float = 0.0
+    """Share of the notes that the training labels lack, drawn once for the whole data set."""
     songs: int = 0
     """Songs of the test that are scored; 0 is all."""
     hard: bool = False
@@ -178,10 +180,10 @@ def make_view(source: Path, target: Path, run: Run) -> None:
         if training:
             unknown = rng.permutation(len(index)) < round(run.unknown_share * len(index))
             index["octave_unknown"] = unknown
-        np.save(target / "index" / file.name, index)
-        for song_id in index["song_id"]:
+        for entry in index:
+            song_id = entry["song_id"]
             place = target / "songs" / str(song_id)
-            if not (training and run.jitter):
+            if not (training and (run.jitter or run.missing)):
                 place.symlink_to(source / "songs" / str(song_id))
                 continue
             place.mkdir()
@@ -189,9 +191,13 @@ def make_view(source: Path, target: Path, run: Run) -> None:
                 if part.name != "notes.npy":
                     (place / part.name).symlink_to(part)
             notes = np.load(source / "songs" / str(song_id) / "notes.npy")
+            if run.missing:
+                notes = notes[rng.random(len(notes)) >= run.missing]
             notes["onset"] = np.maximum(notes["onset"] + rng.normal(0, run.jitter, len(notes)), 0)
             notes["offset"] = np.maximum(notes["offset"], notes["onset"] + 0.03)
             np.save(place / "notes.npy", notes[np.argsort(notes["onset"], kind="stable")])
+            entry["num_notes"] = len(notes)
+        np.save(target / "index" / file.name, index)
 
 
 def move_octaves(seed: int) -> None:
