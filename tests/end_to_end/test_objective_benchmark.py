@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from amt.quickstart.build import build_quickstart
@@ -36,6 +37,30 @@ def test_differences_are_paired_by_song(objective: Any) -> None:
     row = objective.difference_row([[value + 0.2 for value in seed] for seed in base], base)
     assert row["mean"] == pytest.approx(0.7)
     assert [row["difference"], *row["interval"], *row["of_seeds"]] == pytest.approx([0.2] * 5)
+
+
+def test_labels_that_lack_notes_are_those_of_the_training(objective: Any, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "view" / "quickstart"
+    (source / "index").mkdir(parents=True)
+    (source / "store.json").write_text("{}")
+    entry = np.zeros(1, [("song_id", "U16"), ("num_notes", "<i4"), ("octave_unknown", "?")])
+    notes = np.zeros(1000, [("onset", "<f8"), ("offset", "<f8"), ("pitch", "u1")])
+    notes["onset"] = np.arange(1000)
+    notes["offset"] = notes["onset"] + 0.5
+    for split in ("train", "validation"):
+        entry["song_id"], entry["num_notes"] = split, len(notes)
+        np.save(source / "index" / f"{split}.npy", entry)
+        (source / "songs" / split).mkdir(parents=True)
+        np.save(source / "songs" / split / "notes.npy", notes)
+        (source / "songs" / split / "mix.flac").write_bytes(b"sound")
+    objective_runs = importlib.import_module("objective_runs")
+    objective_runs.make_view(source, target, objective.Run("x", 0, 0, missing=0.4))
+    left = np.load(target / "songs" / "train" / "notes.npy")
+    assert len(left) == pytest.approx(600, abs=60)
+    assert set(left["onset"]) < set(notes["onset"])
+    assert np.load(target / "index" / "train.npy")["num_notes"] == len(left)
+    assert (target / "songs" / "train" / "mix.flac").read_bytes() == b"sound"
+    assert np.array_equal(np.load(target / "songs" / "validation" / "notes.npy"), notes)
 
 
 @pytest.mark.slow
