@@ -146,13 +146,36 @@ def difference_row(scored: Sequence[Sequence[float]], base: Sequence[Sequence[fl
     from amt.evaluation import paired_bootstrap
 
     arm, first = np.array(scored), np.array(base)
-    paired = paired_bootstrap(np.nanmean(first, axis=0).tolist(), np.nanmean(arm, axis=0).tolist())
+    paired = paired_bootstrap(_means(first.T), _means(arm.T))
     return {
-        "mean": float(np.nanmean(arm)),
+        "mean": mean_of(arm.ravel()),
         "difference": paired.difference,
         "interval": list(paired.interval),
-        "of_seeds": (np.nanmean(arm, axis=1) - np.nanmean(first, axis=1)).tolist(),
+        "of_seeds": [mean - other for mean, other in zip(_means(arm), _means(first), strict=True)],
     }
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """The mean of what is no NaN; NaN without any."""
+    known = [float(value) for value in values if not np.isnan(value)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _means(rows: Sequence[Sequence[float]]) -> list[float]:
+    return [mean_of(row) for row in rows]
+
+
+def number_text(value: float, style: str = "+.3f") -> str:
+    """A number in a table; ``-`` for NaN."""
+    return "-" if np.isnan(value) else format(value, style)
+
+
+def time_text(seconds: float) -> str:
+    """About how long: seconds below a minute, else whole minutes."""
+    if seconds < 59.5:
+        return f"{max(1.0, seconds):.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} minute{'s' if minutes != 1 else ''}"
 
 
 def scores_of(measure: str, songs: Sequence[dict[str, float]]) -> list[float]:
@@ -181,7 +204,9 @@ def measure_part(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, list[list[dict[str, float]]]] = {run.name: [] for run in runs}
     for run, songs in run_all(runs, arguments.jobs):
         found[run.name].append(songs)
-        means = "  ".join(f"{name} {np.nanmean(scores_of(name, songs)):.3f}" for name in measures)
+        means = "  ".join(
+            f"{name} {number_text(mean_of(scores_of(name, songs)), '.3f')}" for name in measures
+        )
         print(f"  seed {run.seed}, {run.name}: {means}", flush=True)
     first = runs[0].name
     return {
@@ -201,11 +226,13 @@ def show(title: str, rows: dict[str, Any]) -> None:
     print(f"\n{title}")
     for name, measures in rows.items():
         for measure, row in measures.items():
-            low, high = row["interval"]
-            seeds = " ".join(f"{value:+.3f}" for value in row["of_seeds"])
+            seeds = " ".join(number_text(value) for value in row["of_seeds"])
+            difference = number_text(row["difference"])
+            if difference != "-":
+                difference += f" [{', '.join(number_text(value) for value in row['interval'])}]"
             print(
-                f"  {name:30s} {measure:15s} {row['mean']:8.3f}  difference {row['difference']:+.3f} "
-                f"[{low:+.3f}, {high:+.3f}]  seeds {seeds}",
+                f"  {name:30s} {measure:15s} {number_text(row['mean'], '.3f'):>8s}  difference {difference}  "
+                f"seeds {seeds}",
                 flush=True,
             )
 
@@ -240,21 +267,34 @@ def measure_cost(repeats: int = 7) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--parts", nargs="+", default=["a", "b", "d", "cost"], choices=[*PARTS, "cost"])
-    parser.add_argument("--steps", type=int, default=1200)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--songs", type=int, default=0, help="score the first N songs; 0 is all 14")
+    parts = ["a", "b", "d", "cost"]
     parser.add_argument(
-        "--tables", type=int, default=2, choices=[1, 2], help="only the first N tables of each part"
+        "--parts", nargs="+", default=parts, choices=[*PARTS, "cost"], help=f"what is run ({' '.join(parts)})"
+    )
+    parser.add_argument("--steps", type=int, default=1200, help="training steps of each run (%(default)s)")
+    parser.add_argument(
+        "--seeds", nargs="+", type=int, default=[0, 1, 2], help="one run of each row for each (0 1 2)"
+    )
+    parser.add_argument(
+        "--songs", type=int, default=0, help="score the first N songs; 0 is all 14 (%(default)s)"
+    )
+    parser.add_argument(
+        "--tables",
+        type=int,
+        default=2,
+        choices=[1, 2],
+        help="only the first N tables of each part (%(default)s)",
     )
     parser.add_argument("--hard", action="store_true", help="score the hard mixes too")
-    parser.add_argument("--jobs", type=int, default=2, choices=[1, 2], help="runs at once, one thread each")
-    parser.add_argument("--batch", type=int, default=8, help="segments of a step")
-    parser.add_argument("--arms", nargs="+", default=[], help="only these rows, the first is the base")
+    parser.add_argument(
+        "--jobs", type=int, default=2, choices=[1, 2], help="runs at once, one thread each (%(default)s)"
+    )
+    parser.add_argument("--batch", type=int, default=8, help="segments of a step (%(default)s)")
+    parser.add_argument("--arms", nargs="+", default=[], help="only these rows, the first is the base (all)")
     parser.add_argument(
         "--full-size", action="store_true", help="part d of the published size: 2,000 steps take a GPU"
     )
-    parser.add_argument("--out", type=Path, help="write the tables as JSON")
+    parser.add_argument("--out", type=Path, help="write the tables as JSON (nowhere)")
     arguments = parser.parse_args()
     if arguments.full_size:
         arguments.parts, PARTS["d"] = ["d"], [FULL_SIZE]
@@ -263,15 +303,17 @@ def main() -> None:
     known = [name for part in arguments.parts for item in PARTS.get(part, []) for name in item.arms]
     for name in arguments.arms:
         if name not in known:
-            parser.error(f"--arms {name}: no row of these parts; there are {', '.join(dict.fromkeys(known))}")
+            there = ", ".join(f'"{row}"' for row in dict.fromkeys(known))
+            parser.error(f'--arms "{name}": no row of these parts; there are {there}')
     if not (DATA / STORE).exists():
         parser.error(f"{DATA / STORE} is missing: run amt-prepare quickstart")
     count = len(arguments.seeds) * (sum(name in (arguments.arms or known) for name in known))
     scored = (arguments.songs or 14) * (2 if arguments.hard else 1)
     each = arguments.steps * SECONDS_PER_STEP + scored * SECONDS_PER_SONG
-    minutes = count * each / arguments.jobs / 60
-    about = "" if arguments.full_size else f", about {minutes:.0f} minutes on quiet cores"
-    print(f"{count} runs of {arguments.steps} steps{about}", flush=True)
+    wait = time_text(count * each / arguments.jobs)
+    about = "" if arguments.full_size else f", about {wait} on quiet cores"
+    if count:
+        print(f"{count} run{'s' if count > 1 else ''} of {arguments.steps} steps{about}", flush=True)
     result: dict[str, Any] = {"steps": arguments.steps, "seeds": arguments.seeds, "batch": arguments.batch}
     for name in arguments.parts:
         if name == "cost":

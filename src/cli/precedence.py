@@ -33,7 +33,7 @@ BUNDLES = ("--config", "--model")
 OPTIMISATION = ("optimizer.", "lr_schedule.")
 """Those that stay as they were unless ``--override-optim`` is given."""
 RULES = (
-    "model, tokens, data: the checkpoint's; a flag or file that contradicts them is an error",
+    "model, tokens, choice of data: the checkpoint's; a flag or file that contradicts them is an error",
     "optimizer, schedule, --freeze, --ema: the checkpoint's, unless --override-optim; the seed always",
     "steps, intervals, batches, workers, logging and the rest: flags and variables, else the checkpoint's",
 )
@@ -124,7 +124,9 @@ def resume(
         was, new = show(old[leaf]) or "-", show(value) or "-"
         recipe = origin.startswith("--recipe")
         if leaf.startswith(kept) or recipe:
-            sentences.append(f"{leaf}: the checkpoint's {was} holds, not {new} ({origin})")
+            wanted = leaf.startswith(OPTIMISATION) and not recipe
+            way_out = "; --override-optim takes the new one" if wanted else ""
+            sentences.append(f"{leaf}: the checkpoint's {was} holds, not {new} ({origin}){way_out}")
         else:
             changes[leaf] = value
             origins[leaf] = origin

@@ -12,7 +12,7 @@ from ..preparation.corpora import CORPORA
 from .command import EXIT_ERROR, EXIT_OK, run_command, warn
 from .parser import CommandLine, Option, UsageError, format_help, parse
 from .prepare_check import CHECK_OPTIONS, run_check
-from .prepare_common import FLAC, HELP, ONE_PER_CORE, PROCESSES, read_processes, written
+from .prepare_common import FLAC, HELP, ONE_PER_CORE, PROCESSES, QUOTES, read_processes, written
 from .prepare_corpus import CORPUS_OPTIONS, corpora_help, run_corpus
 from .prepare_list import LIST_OPTIONS, run_list
 from .prepare_own import OWN_COMMANDS, run_own
@@ -144,7 +144,8 @@ def _import(command: CommandLine, environment: Environment) -> int:
         )
         return EXIT_OK
     if len(command.words) != 1:
-        raise UsageError("import-yourmt3 needs the folder that holds yourmt3_indexes: import-yourmt3 DIR")
+        needs = "import-yourmt3 needs the folder that holds yourmt3_indexes: import-yourmt3 DIR"
+        raise UsageError(f"{needs}{QUOTES if command.words else ''}")
     source = Path(command.words[0])
     if not source.is_dir():
         raise UsageError(f"{source} is no folder")

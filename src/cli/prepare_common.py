@@ -12,6 +12,9 @@ FLAC = Option("--flac", "store FLAC: half the room, slower to read", kind="switc
 ONE_PER_CORE = "one per core, at most 16"
 """Default of ``PROCESSES`` where nothing else is said."""
 
+QUOTES = "; a path or name with blanks goes into quotes ('my songs')"
+"""Ends the message where there are too many words."""
+
 
 def read_processes(command: CommandLine) -> int | None:
     """The value of ``PROCESSES``; None without one."""

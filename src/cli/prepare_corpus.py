@@ -9,7 +9,7 @@ from ..config.names import counted
 from ..preparation.corpora import CORPORA
 from .command import EXIT_OK
 from .parser import CommandLine, Option, UsageError, format_help
-from .prepare_common import FLAC, HELP, ONE_PER_CORE, PROCESSES, at_least_one, read_processes, written
+from .prepare_common import FLAC, HELP, ONE_PER_CORE, PROCESSES, QUOTES, at_least_one, read_processes, written
 
 CORPUS_OPTIONS = (
     HELP,
@@ -35,7 +35,8 @@ def run_corpus(name: str, command: CommandLine, environment: Environment) -> int
         print(format_help(usage, intro, CORPUS_OPTIONS, CORPUS_DEFAULTS, ("options",)), end="")
         return EXIT_OK
     if len(command.words) != 1:
-        raise UsageError(f"{name} needs the folder of the data set: {usage}")
+        hint = QUOTES if command.words else ""
+        raise UsageError(f"{name} needs the folder of the data set: {usage}{hint}")
     source = Path(command.words[0])
     if not source.is_dir():
         raise UsageError(f"{source} is no folder")

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.environment import Environment
+from ..config.names import counted
 from .command import EXIT_OK
 from .parser import CommandLine, Option, UsageError, format_help
-from .prepare_common import FLAC, HELP, ONE_PER_CORE, PROCESSES, read_processes, written
+from .prepare_common import FLAC, HELP, ONE_PER_CORE, PROCESSES, QUOTES, read_processes, written
 
 if TYPE_CHECKING:
-    from ..preparation.write import StoreSettings
+    from ..preparation.write import PreparationReport, StoreSettings
 
 _NAME = Option("--name", "name of the data set, used as -d NAME; or the second word", group="options")
 _SPLITTING = (
@@ -135,8 +136,17 @@ def run_own(own: OwnCommand, command: CommandLine, environment: Environment) -> 
     hint = f"train on it with -d {shlex.quote(name)}"
     if missing:
         hint = f"a run with -d {shlex.quote(name)} alone needs songs for {' and '.join(missing)} first"
-    print(f"{written(command, out)}; {hint}")
+    print(f"{written(command, out)}{_left_out(report)}; {hint}")
     return EXIT_OK
+
+
+def _left_out(report: PreparationReport) -> str:
+    """How much did not become a part of the data set, as a part of a sentence; "" where all did."""
+    songs, broken = sum(report.splits.values()) + len(report.broken), len(report.broken)
+    parts = [f"{broken} of {counted(songs, 'song')} left out"] if broken else []
+    if report.unpaired:
+        parts.append(f"{counted(len(report.unpaired), 'file')} without a partner")
+    return "".join(f"; {part}" for part in parts)
 
 
 def _words(own: OwnCommand, command: CommandLine) -> tuple[Path, str]:
@@ -147,7 +157,8 @@ def _words(own: OwnCommand, command: CommandLine) -> tuple[Path, str]:
     if len(words) == 1:
         raise UsageError(f"{own.name} needs a name for -d as its second word (or --name NAME): {own.usage}")
     if len(words) != 2:
-        raise UsageError(f"{own.name} needs one {own.source.lower()} and a name: {own.usage}")
+        needs = f"{own.name} needs one {own.source.lower()} and a name: {own.usage}"
+        raise UsageError(f"{needs}{QUOTES if len(words) > 2 else ''}")
     source, name = Path(words[0]), words[1]
     if Path(name).name != name or name in (".", ".."):
         raise UsageError(f"the name {name!r} must be a plain name, without folders")

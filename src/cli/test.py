@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ..reports.plan import TestPlan
     from ..reports.result import StoredResult
 
+COMPARISON_FOLDER = "comparison"
+"""Where a comparison is written without ``-o``, in the working directory."""
 _test = Section("test", "")
 
 TEST_OPTIONS = (
@@ -110,7 +112,8 @@ TEST_OPTIONS = (
         "--compare",
         "text",
         "",
-        "how much better B is than A on the same songs; each is a result.json, or a checkpoint to test",
+        "how much better B is than A on the same songs; each is a result.json, or a checkpoint to test; "
+        f"written to the folder {COMPARISON_FOLDER} here, or -o",
         count=2,
         metavar="A B",
     ),
@@ -157,7 +160,7 @@ def _run(argv: Sequence[str]) -> int:
         warn(sentence)
     _check_usage(command)
     if command.has("--compare"):
-        return _compare(command, environment, out or Path("comparison"))
+        return _compare(command, environment, out or Path(COMPARISON_FOLDER))
     spec = command.words[0] if command.words else None
     if command.has("--estimates"):
         return _test_estimates(command, environment, spec, out)[0]
@@ -276,7 +279,8 @@ def _compare(command: CommandLine, environment: Environment, out: Path) -> int:
     replaced = (out / COMPARISON_FILE).exists()
     write_comparison(out, comparison)
     print_comparison(comparison, make_console())
-    print(f"{out / COMPARISON_FILE}, .csv{' (that of before is replaced)' if replaced else ''}")
+    tests = "".join(f", {side}/" for side in models)
+    print(f"\n{out / COMPARISON_FILE}, .csv{tests}{' (that of before is replaced)' if replaced else ''}")
     return status
 
 

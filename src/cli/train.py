@@ -153,7 +153,7 @@ def _train(name: str, command: CommandLine, environ: Mapping[str, str]) -> int:
     if command.has("--print-identity"):
         return EXIT_OK
     if speaks:
-        for sentence in (*RULES, *differences) if differences else ():
+        for sentence in (*differences, *RULES) if differences else ():
             print(f"resume: {sentence}")
         print(describe(resolved) if only_prints else summarize(resolved), flush=True)
     if command.has("--print-config"):

@@ -19,6 +19,7 @@ from ..config.names import counted, listing
 from ..tokenizer import NoteTokenizer
 from .batch import Batch, ValidationItem
 from .classes import class_remarks, nothing_to_learn, octave_remarks
+from .contents import Contents, contents_of
 from .dataset import EvaluationSongs, TrainingBatches
 from .forked import ForkedBatches
 from .scored import ScoredSet
@@ -163,29 +164,32 @@ class TranscriptionData(pl.LightningDataModule):
         scored = [f"{item.name} ({counted(item.num_songs(limit), 'song')})" for item in self.validation_sets]
         return f"data: trains on {listing(trained, _SHOWN)}; validates on {listing(scored, _SHOWN)}"
 
+    def contents(self) -> Contents:
+        """What training and validation sets hold, for the checkpoints."""
+        return contents_of(self.training_sets, self.validation_sets)
+
     def require_songs(self) -> None:
         """Raise a ``ValueError`` that says what to do when there is nothing to train on, nothing to validate
         with, or no note that the task transcribes; all that holds at once."""
-        sentences = [self._no_training_songs() or nothing_to_learn(self.training_sets, self.tokenizer)]
-        sentences.append("" if self.validation_sets else self._no_validation_songs())
+        nothing = nothing_to_learn(self.training_sets, self.tokenizer) if self.training_sets else ""
+        sentences = [nothing, self._no_songs()]
         if any(sentences):
             raise ValueError("\n".join(filter(None, sentences)))
 
-    def _no_training_songs(self) -> str:
-        if self.training_sets:
+    def _no_songs(self) -> str:
+        """What there is no song for, and what helps; "" when there is nothing amiss."""
+        purposes = {"to train on": self.training_sets, "to validate with": self.validation_sets}
+        empty = [purpose for purpose, sets in purposes.items() if not sets]
+        if not empty:
             return ""
-        return (
-            f"-d {' '.join(self.experiment.data.presets)}: no song to train on; a store without training "
-            "songs is prepared again with another --seed or smaller shares for validation and test"
+        stores = [item.store for item in self.training_sets]
+        stores += [item.store for item in (*self.validation_sets, *self.test_sets)]
+        way_out = next(filter(None, map(store_way_out, stores)), "") or (
+            "choose further data with -d; a data set of your own is prepared again with --overwrite and more "
+            "songs or other shares (--validation-share, --test-share)"
         )
-
-    def _no_validation_songs(self) -> str:
-        known = (store_way_out(item.store) for item in self.training_sets)
-        way_out = next(filter(None, known), "") or (
-            "a store of your own is prepared again with --overwrite and more songs or a larger "
-            "--validation-share"
-        )
-        return f"-d {' '.join(self.experiment.data.presets)}: no song to validate with; {way_out}"
+        presets = " ".join(self.experiment.data.presets)
+        return f"-d {presets}: no song {' and none '.join(empty)}; {way_out}"
 
     def first_open_sample(self, consumed: int) -> int:
         """First sample that no loader process can have made when ``consumed`` samples have been trained on.
@@ -201,8 +205,8 @@ class TranscriptionData(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Batch]:
         """Batches of this rank without end, from ``first_sample`` on."""
         experiment = self.experiment
-        if nothing := self._no_training_songs():
-            raise ValueError(nothing)
+        if not self.training_sets:
+            raise ValueError(self._no_songs())
         maker = SegmentMaker(
             self.training_sets,
             self.tokenizer,

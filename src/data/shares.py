@@ -115,10 +115,12 @@ def store_way_out(store: SongStore) -> str:
     """What to do about an empty split of a store of one's own; "" for one of a preset."""
     if store.name in list_presets():
         return ""
-    shares = dealt_shares(store)
+    shares, names = dealt_shares(store), dealt_names(store)
     if "validation" not in shares.wanted:
-        return f"prepare {store.name} again with --overwrite and a --validation-share above 0"
-    way_out = filling_way_out(dealt_names(store), shares, store.name)
+        if len(names) > 1:
+            return f"prepare {store.name} again with --overwrite and a --validation-share above 0"
+        shares = Shares(test=0.0)  # another share does not help a single song
+    way_out = filling_way_out(names, shares, store.name)
     return way_out if FACT in store.header else f"{way_out}; a manifest may say the split of each song"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..config.names import counted
 from ..config.presets import (
     EvaluationSet,
     SinglePreset,
@@ -127,7 +128,7 @@ def open_scored_sets(
         store = stores[preset.store]
         wanted = _sets_of(preset, split)
         if not wanted:
-            problems.append(f"preset {preset.name} has no {split} set; choose another with --split")
+            problems.append(f"preset {preset.name} has no {split} set; {_choice_text(preset, store)}")
         for missing in [item.split for item in wanted if item.split not in store.splits]:
             problems.append(
                 f"store {store.path} has no split {missing} (preset {preset.name}, --split {split}); "
@@ -149,6 +150,16 @@ def _sets_of(preset: SinglePreset, split: str) -> tuple[EvaluationSet, ...]:
         return preset.validation
     names = preset.train if split == "train" else (split,)
     return tuple(EvaluationSet(f"{preset.store}_{name}", name) for name in names)
+
+
+def _choice_text(preset: SinglePreset, store: SongStore) -> str:
+    """What ``--split`` may name and has songs."""
+    songs = {
+        name: sum(store.splits.get(item.split, 0) for item in _sets_of(preset, name))
+        for name in dict.fromkeys(("test", "validation", "train", *store.splits))
+    }
+    there = [f"{name} ({counted(count, 'song')})" for name, count in songs.items() if count]
+    return f"--split can be {', '.join(there)}" if there else f"no split of {store.path} has songs"
 
 
 def _open_stores(

@@ -20,6 +20,7 @@ from .files import atomic_path, printable, remove_unfinished
 from .find import find_checkpoint
 from .outputs import check_formats, output_path
 from .planning import Job, plan_jobs
+from .predict import NO_SOUND
 from .progress_bar import ProgressBar, real_time
 
 REPORT = "report"
@@ -127,8 +128,10 @@ def _each_device(names: Sequence[str]) -> list[str]:
 def _say(outcome: Outcome, *, constrained: bool) -> None:
     if outcome.ok:
         left_out = left_out_text(outcome.malformed, constrained=constrained)
-        line = f"{outcome.audio}: {counted(outcome.notes, 'note')} in {outcome.duration:.1f} s"
-        line += f", {left_out}" if left_out else ""
+        line = f"{outcome.audio}: {NO_SOUND}"
+        if outcome.duration:
+            line = f"{outcome.audio}: {counted(outcome.notes, 'note')} in {outcome.duration:.1f} s"
+            line += f", {left_out}" if left_out else ""
     else:
         line = f"{outcome.audio}: not transcribed: {outcome.reason}"
     print(printable(line), file=sys.stdout if outcome.ok else sys.stderr, flush=True)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .transcriber import SongTranscriber, Transcription
 
 DEFAULT_FORMATS = ("mid",)
+NO_SOUND = "holds no sound (0 samples), so there are no notes"
+"""What is said of a file that is a header alone."""
 
 
 @dataclass(frozen=True)
@@ -153,10 +155,13 @@ def predict_file(
         return Result(job, line, ok=False)
     for message in dict.fromkeys(str(item.message) for item in caught):
         print(printable(f"note: {message}"), file=sys.stderr)
-    line = printable(
-        f"{job.audio}: {counted(len(song.notes), 'note')} in {song.duration:.1f} s, "
-        f"{real_time(song.duration, song.elapsed)}{faults(song)}{score} -> {_listing(outputs)}"
-    )
+    found = f"{NO_SOUND}{score}"
+    if song.duration:
+        found = (
+            f"{counted(len(song.notes), 'note')} in {song.duration:.1f} s, "
+            f"{real_time(song.duration, song.elapsed)}{faults(song)}{score}"
+        )
+    line = printable(f"{job.audio}: {found} -> {_listing(outputs)}")
     print(line, file=sys.stderr if to_stdout else sys.stdout)
     return Result(job, line, outputs)
 

@@ -256,7 +256,8 @@ def build_scheduler(
         name, kind, warmup_steps = "constant", SCHEDULE_TABLE["constant"], 0
     if kind.needs_end and total_steps is None and not time_budget:
         raise ValueError(
-            f"-s {name} needs to know where the run ends: give -it STEPS (or -e EPOCHS), or use -s constant"
+            f"-s {name} needs to know where the run ends: give --max-minutes M, -it STEPS or -e EPOCHS "
+            "(0 minutes are no end), or use -s constant"
         )
     if warmup_steps and not kind.warms_up:
         notices.append(f"-s {name} has no warm-up: AMT_WARMUP_STEPS has no effect")

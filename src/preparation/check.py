@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..config.names import counted
 from ..config.vocabularies import named_programs
 from ..data.classes import class_remarks
 from ..data.segments import TrainingSet
@@ -50,7 +51,8 @@ WAYS_OUT = {
     "pitch out of range": "look at the octave and the program of the notes; --program says what they are",
     "labels shifted": "prepare again with --label-shift MS (in a manifest label_shift_ms): the shift with "
     "the other sign",
-    "another octave": "move the notes by octaves, or say that the octave is not reliable (--octave-unknown)",
+    "another octave": "see that these are the notes of this recording; then move them by octaves, or say "
+    "that the octave is not reliable (--octave-unknown)",
     "same sound in two splits": "leave it in one split, or the scores say nothing about new songs",
     "same notes in two splits": "put all versions of a piece into one split (in a manifest: split)",
     "empty split": "a run needs songs to train on and songs to validate with",
@@ -83,7 +85,7 @@ class Problem:
     kind: str
     """Key of ``WAYS_OUT``."""
     place: str
-    """Split and song, or a split, or two songs."""
+    """Split and song, or splits, or two songs."""
     text: str
 
 
@@ -194,13 +196,7 @@ def check_splits(
     _check_pairs([(item, song, facts[str(item.store.path), song]) for item, _, song in rows], report)
     if task is not None:
         tokenizer = NoteTokenizer.from_task(task, segment_samples=_SEGMENT_SAMPLES)
-        for item in splits:
-            if item.store.splits[item.split]:
-                held = TrainingSet(item.name, item.store, (item.split,))
-                report.problems += [
-                    Problem("no class in the task", item.name, text.removeprefix(f"{item.name}: "))
-                    for text in class_remarks([held], tokenizer)
-                ]
+        report.problems += _class_problems(splits, tokenizer)
     return report
 
 
@@ -213,7 +209,11 @@ def print_check(report: CheckReport, shown: int = 10) -> None:
     table = Table("split", "songs", "minutes", "notes", "labels late by", title="checked")
     for name, (songs, seconds, notes) in report.splits.items():
         shift, measured = report.shifts[name]
-        late = "not known" if shift is None else f"{shift:.0f} ms (of {measured})"
+        late = "-"
+        if songs:
+            late = "not known: too few clear onsets"
+        if shift is not None:
+            late = f"{round(shift)} ms ({'median of ' if measured > 1 else ''}{counted(measured, 'song')})"
         table.add_row(name, str(songs), f"{seconds / 60:.1f}", str(notes), late)
     console.print(table)
     if report.programs:
@@ -281,12 +281,32 @@ def _song_problems(facts: SongFacts) -> Iterator[tuple[str, str]]:
     if facts.octave:
         yield (
             "another octave",
-            f"the voice sounds an octave {'above' if facts.octave > 0 else 'below'} its notes",
+            f"the voice sounds an octave {'above' if facts.octave > 0 else 'below'} its notes, or these are "
+            "not the notes of this recording",
         )
 
 
 def _late(shift_ms: float) -> str:
     return f"the labels are {abs(shift_ms):.0f} ms {'late' if shift_ms > 0 else 'early'}"
+
+
+def _class_problems(splits: Sequence[CheckedSplit], tokenizer: NoteTokenizer) -> Iterator[Problem]:
+    """What the task has no class for; splits of a store of which the same is to be said share a sentence."""
+    alike: dict[Any, list[CheckedSplit]] = {}
+    for item in splits:
+        if item.store.splits[item.split]:
+            programs = set(item.store.notes_by_program(item.split))
+            nothing = tokenizer.task.transcribed().isdisjoint(programs)
+            # A view would count the songs of other splits again.
+            alone = item.split if item.store.is_view(item.split) else ""
+            key = (item.store.path, alone, nothing, tokenizer.unclassed_programs & programs)
+            alike.setdefault(key, []).append(item)
+    for group in alike.values():
+        name, store = group[0].store.name, group[0].store
+        held = TrainingSet(name, store, tuple(item.split for item in group))
+        place = ", ".join(item.name for item in group)
+        for text in class_remarks([held], tokenizer):
+            yield Problem("no class in the task", place, text.removeprefix(f"{name}: "))
 
 
 def _check_shifts(splits: Sequence[CheckedSplit], report: CheckReport) -> None:

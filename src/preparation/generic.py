@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ..audio import is_audio_file, looks_like_audio
+from ..config.names import counted
 from ..data.shares import Shares, split_of
 from .folders import each_folder, name_below, readable
 from .song_files import MIDI_SUFFIXES, SongFiles, StemFile, read_song
@@ -98,7 +99,7 @@ def prepare_folder(
         if not songs:
             raise ValueError(
                 f"{source}: no pair of audio and MIDI found; put each song.mid beside a song.wav (flac, "
-                f"mp3, ogg) of the same name ({len(report.unpaired)} files have no partner)"
+                f"mp3, ogg) of the same name ({counted(len(report.unpaired), 'file')} without a partner)"
             )
     settings = settings.for_songs(list(songs), Path(out))
     own = {}
@@ -122,13 +123,18 @@ def find_pairs(source: Path, report: PreparationReport) -> list[Pair]:
     for name, found in sorted(midis.items()):
         audio = [path for path in others.pop(name, []) if _is_sound(path)]
         if not audio:
-            report.unpaired += [path.name for path in found]
+            missing = f"no {Path(name).name}.wav (flac, mp3, ogg)"
+            report.unpaired.update({name_below(source, path): missing for path in found})
             continue
         pairs.append(Pair(name, audio[0], found[0]))
         report.remarks += [
             f"{path}: left out, {name} has another file of its kind already" for path in audio[1:] + found[1:]
         ]
-    report.unpaired += [path.name for paths in others.values() for path in paths if looks_like_audio(path)]
+    for name, paths in others.items():
+        missing = f"no {Path(name).name}.mid"
+        report.unpaired.update(
+            {name_below(source, path): missing for path in paths if looks_like_audio(path)}
+        )
     return pairs
 
 
@@ -169,11 +175,15 @@ def find_stem_songs(source: Path, report: PreparationReport) -> dict[str, SongFi
                 "leave one, or name them after their stems"
             )
         elif not shared and not any(stem.notes for stem in stems):
-            report.unpaired += [path.name for path in audio.values()]
+            for stem, path in audio.items():
+                report.unpaired[name_below(source, path)] = (
+                    f"no {readable(stem)}.mid, nor a MIDI file of the song"
+                )
         else:
             songs[name] = SongFiles(stems, shared[0] if shared else None)
         used.update(notes.values(), shared)
-    report.unpaired += [path.name for path in midis if path not in used]
+    missing = "no stem beside it, nor a folder of stems of its name"
+    report.unpaired.update({name_below(source, path): missing for path in midis if path not in used})
     return songs
 
 

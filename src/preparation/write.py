@@ -34,8 +34,8 @@ class PreparationReport(BuildReport):
     """Notes of each split."""
     programs: Counter[int] = field(default_factory=Counter)
     """Notes of each program (128: drums) in all splits."""
-    unpaired: list[str] = field(default_factory=list)
-    """Audio and MIDI files without a partner."""
+    unpaired: dict[str, str] = field(default_factory=dict)
+    """Audio and MIDI files without a partner, by their names below the source, and what is missing."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,8 @@ def print_report(report: PreparationReport, songs: Sequence[str], shares: Shares
     console.print(table)
     if report.programs:
         console.print(_instruments(report.programs), highlight=False, soft_wrap=True)
-    print_outcome(console, report, {"files without a partner": report.unpaired})
+    unpaired = [f"{file}: {missing}" for file, missing in report.unpaired.items()]
+    print_outcome(console, report, {"files without a partner": unpaired})
     if shares is not None:
         if shares.seed:
             said = f"songs were dealt out to the splits with --seed {shares.seed}"

@@ -10,17 +10,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..config.names import counted
-from ..evaluation import HEADLINE_KEYS, Metric, NoteErrors
+from ..evaluation import Metric, NoteErrors, PairedDifference
 from ..evaluation.bootstrap import INTERVAL_SONGS
-from ..evaluation.counts import STRICT
 from ..evaluation.errors import KINDS
 from ..evaluation.summary import PREFIX
 from ..inference.choices import left_out_text
 from .page import interval_text, score_text
-from .result import Comparison, SetResult, ShiftRow, TestResult
+from .result import Comparison, SetResult, ShiftRow, TestResult, without_reference
 
 NO_INTERVAL = "too few songs"
 """In place of an interval of fewer than ``INTERVAL_SONGS`` songs."""
+VERDICT_SONGS = 5
+"""Fewest songs that can say which of two systems is better."""
+ALL_SETS = "all sets"
 _WIDTH = 110
 """Columns where the output is no terminal."""
 NAMES = {
@@ -52,6 +54,9 @@ def print_result(result: TestResult, console: Console) -> None:
             continue
         console.print()
         console.print(f"[bold]{escape(set_line(result, item))}[/bold]", soft_wrap=True)
+        if result.lacks_reference(item.name):
+            console.print(f"[red]{escape(item.remark)}[/red]", soft_wrap=True)
+            continue
         console.print(_score_table(result.metrics, f"({item.name})", f"({item.name})micro_", item.name))
         errors = result.errors_of(item.name)
         assert errors is not None
@@ -66,37 +71,81 @@ def print_result(result: TestResult, console: Console) -> None:
         for failure in item.failures:
             line = f"{item.name}, {failure.song_id}: not scored: {failure.reason}"
             console.print(f"[red]{escape(line)}[/red]", soft_wrap=True)
-    if len(result.sets) > 1:
+    if len(result.sets) > 1 and not without_reference(result.songs):
         console.print()
-        console.print(f"[bold]all sets: {counted(len(result.songs), 'song')}[/bold]")
-        console.print(_score_table(result.metrics, "macro_", "micro_", "all sets"))
+        console.print(f"[bold]{ALL_SETS}: {counted(len(result.songs), 'song')}[/bold]")
+        console.print(_score_table(result.metrics, "macro_", "micro_", ALL_SETS))
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
-    """The headline differences of two systems."""
+    """The headline differences of two systems, and which of them is better."""
+    scopes = comparison_scopes(comparison.differences)
+    of = f" ({', '.join(scopes)})" if len(scopes) == 1 else ""
     console.print()
     console.print(
         f"[bold]A: {escape(comparison.a)}, B: {escape(comparison.b)}; "
-        f"{counted(comparison.num_songs, 'song')} in common[/bold]"
+        f"{counted(comparison.num_songs, 'song')} in common{escape(of)}[/bold]",
+        soft_wrap=True,
     )
     for remark in comparison.remarks:
-        console.print(f"[yellow]{escape(remark)}[/yellow]")
+        console.print(f"[yellow]{escape(remark)}[/yellow]", soft_wrap=True)
+    for scope, rows in scopes.items():
+        if len(scopes) > 1:
+            console.print(f"[bold]{escape(scope)}[/bold]", soft_wrap=True)
+        console.print(_difference_table(rows))
+    if not scopes:
+        console.print("nothing to compare: the songs in common have no reference notes")
+        return
+    name, found = next(iter([*scopes.values()][-1].items()))
+    console.print(verdict(name, found), soft_wrap=True)
+
+
+def comparison_scopes(
+    differences: Mapping[str, PairedDifference],
+) -> dict[str, dict[str, PairedDifference]]:
+    """The headline differences by name, the main one first: of each set and, where there are several, of all
+    sets as the last."""
+    sets: dict[str, dict[str, PairedDifference]] = {}
+    every: dict[str, PairedDifference] = {}
+    for figure, name in NAMES.items():
+        for key, found in differences.items():
+            if not key.endswith(figure):
+                continue
+            scope = key.removeprefix(PREFIX).removesuffix(figure)
+            if scope == "macro_":
+                every[name] = found
+            elif scope.startswith("(") and scope.endswith(")"):
+                sets.setdefault(scope[1:-1], {})[name] = found
+    return sets if len(sets) <= 1 else {**sets, ALL_SETS: every}
+
+
+def _difference_table(rows: Mapping[str, PairedDifference]) -> Table:
     table = _table("score", "B - A", "95 % interval", "B better in", "songs")
-    for key, found in comparison.differences.items():
-        name = key.removeprefix(PREFIX)
-        if name.endswith(STRICT) or not any(name.endswith(head) for head in HEADLINE_KEYS):
-            continue
+    for name, found in rows.items():
         low, high = found.interval
         known = found.num_songs >= INTERVAL_SONGS
-        sure = known and (low > 0 or high < 0)
+        sure = found.num_songs >= VERDICT_SONGS and (low > 0 or high < 0)
         table.add_row(
-            escape(name),
+            name,
             f"{'[bold]' if sure else ''}{found.difference:+.4f}{'[/bold]' if sure else ''}",
             f"{low:+.4f} to {high:+.4f}" if known else NO_INTERVAL,
             f"{100 * found.share_better:.1f} % of resamples" if known else "–",
             str(found.num_songs),
         )
-    console.print(table)
+    return table
+
+
+def verdict(name: str, found: PairedDifference) -> str:
+    """Which of two systems is better by one measure, as far as the songs can say it."""
+    low, high = found.interval
+    songs = counted(found.num_songs, "song")
+    if found.num_songs < VERDICT_SONGS:
+        verb = "is" if found.num_songs == 1 else "are"
+        return f"{songs} {verb} too few to tell which is better in {name}: {found.difference:+z.3f}"
+    if low > 0 or high < 0:
+        better = f"{'B' if low > 0 else 'A'} is better in {name}"
+        return f"{better}: {found.difference:+z.3f} (95 % interval {low:+z.3f} to {high:+z.3f}, {songs})"
+    return f"no sure difference in {name}: {found.difference:+z.3f} ({low:+z.3f} to {high:+z.3f}, {songs})"
 
 
 def set_line(result: TestResult, item: SetResult) -> str:

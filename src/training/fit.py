@@ -104,19 +104,21 @@ def run_training(
     say = Speaker(hardware.rank == 0)
     plan = plan_run(experiment, hardware.world_size)
     consumed = 0
+    seconds = 0.0
     only_validates = False
     if decision.kind == "resume":
         assert decision.checkpoint is not None
         checkpoint = _resumed(decision.checkpoint)
         step, state = int(checkpoint["global_step"]), checkpoint["amt_state"]
-        used_up = plan.budget_seconds > 0 and float(state["elapsed_seconds"]) >= plan.budget_seconds
+        seconds = float(state["elapsed_seconds"])
+        used_up = plan.budget_seconds > 0 and seconds >= plan.budget_seconds
         if validation_is_missing(checkpoint, experiment.trainer.val_interval):
             only_validates = used_up or step == plan.max_steps
         if not only_validates:
             limit = -1 if plan.max_steps is None else plan.max_steps
             status = validate_resume_max_steps(step, limit, epochs=plan.epochs, speaks=say.speaks)
             if status is None and used_up:
-                say(_finished(plan, step))
+                say(_finished(plan, step, seconds))
                 status = EXIT_OK
             if status is not None:
                 return status
@@ -165,7 +167,7 @@ def run_training(
         for line in load_pretrained_t5(module.model, named_path(experiment.pretrained_t5)):
             say(line)
     say(data.describe())
-    say(_describe(experiment, plan, module))
+    say(_describe(experiment, plan, module, seconds))
     advisor = MemoryAdvisor(module.model, experiment, hardware, tokenizer.sequence_length)
     say(advisor.describe())
     for remark in (
@@ -251,7 +253,7 @@ def run_training(
                 return EXIT_OK
             status = _finish(trainer, module, saver, say)
             if only_validates and status == EXIT_OK:
-                say(_finished(plan, module.global_step))
+                say(_finished(plan, module.global_step, module.clock.elapsed))
             return status
 
 
@@ -281,6 +283,7 @@ def _build_module(
         resume_file=str(folder.last),
         write_output=_midi_writer(folder.outputs) if experiment.trainer.write_model_output else None,
         data_weights=DynamicWeights(weighting, data) if weighting.enabled else None,
+        data_contents=data.contents(),
     )
 
 
@@ -302,26 +305,28 @@ def _resumed(path: Path) -> dict[str, Any]:
     return checkpoint
 
 
-def _describe(experiment: Experiment, plan: RunPlan, module: TranscriptionModule) -> str:
+def _describe(experiment: Experiment, plan: RunPlan, module: TranscriptionModule, seconds: float) -> str:
+    """Size, batch and length of a run that has trained for so many seconds."""
+    used = f", {seconds / 60:.1f} of them used" if plan.budget_seconds and seconds else ""
     trained = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
     trainer = experiment.trainer
     return (
         f"model: {trained / 1e6:.2f} M trained parameters; global batch "
         f"{counted(plan.samples_per_step, 'segment')} = {counted(plan.world_size, 'rank')} x "
         f"{experiment.bsz.local} x {counted(trainer.accumulate_grad_batches, 'batch', 'batches')}; "
-        f"until {plan.end or 'stopped'}; validation every {counted(trainer.val_interval, 'step')}"
+        f"until {plan.end or 'stopped'}{used}; validation every {counted(trainer.val_interval, 'step')}"
     )
 
 
-def _finished(plan: RunPlan, step: int) -> str:
-    """That a run is at its end, and which flag takes it further."""
+def _finished(plan: RunPlan, step: int, seconds: float) -> str:
+    """That a run is at its end after so many seconds of training, and which flag takes it further."""
     if plan.max_steps == step:
         limit, further = limit_texts(step, plan.max_steps, plan.epochs)
         return f"run: finished at step {step} of {limit}; {further}"
-    minutes = f"{plan.budget_seconds / 60:g}"
+    used = max(plan.budget_seconds / 60, round(seconds / 60, 1))
     return (
-        f"run: finished at step {step}, as the time of --max-minutes {minutes} is used up; to go on give "
-        f"--max-minutes more than {minutes}"
+        f"run: finished at step {step} after {used:g} minutes of training (--max-minutes "
+        f"{plan.budget_seconds / 60:g}); to go on give --max-minutes more than {used:g}"
     )
 
 

@@ -19,7 +19,7 @@ def what_is_kept(saved_step: int | None) -> str:
         saved_step: step of the state that was saved last; None when none was.
     """
     if saved_step is None:
-        return "nothing is saved yet; the same command starts again"
+        return "nothing has been saved; the same command starts again"
     return f"the state of step {saved_step} is saved; the same command goes on from there"
 
 

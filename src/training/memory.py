@@ -24,6 +24,8 @@ MOMENTS = {"AdamWScale": 2, "AdamW": 2, "Adafactor": 0, "DAdaptAdam": 3, "CPUAda
 """Numbers that each optimizer keeps per trained weight; Adafactor's are sums over rows and columns, and Muon
 keeps a second one for what is no inner matrix."""
 GIB = 2**30
+LARGE_SHARE = 0.5
+"""Of a machine's memory: a step that takes more of it on a CPU is taken for one that was meant for a GPU."""
 _TEXTS = ("out of memory", "can't allocate memory", "ALLOC_FAILED")
 
 
@@ -127,6 +129,9 @@ class MemoryAdvisor:
         if available and estimate.total > available:
             line += f". The step alone is more than the {_gib(available)} {self._place()} has: "
             line += self.remedies()
+        elif self._hardware.accelerator == "cpu" and estimate.total > LARGE_SHARE * available > 0:
+            line += f". That is most of the {_gib(available)} {self._place()} has, and such a step may take "
+            line += "minutes: --recipe quickstart is a model for a CPU"
         return line
 
     def explain(self, error: BaseException, where: str, validating: bool) -> OutOfMemory:

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from ..config import Experiment
 from ..data.batch import NOTE_COLUMNS, Batch, ValidationItem
+from ..data.contents import Contents
 from ..evaluation import Scoring
 from ..losses import NoteColumns, without_octaves
 from ..model import Encoded, build_from
@@ -54,6 +55,7 @@ class TranscriptionModule(ResumableModule):
         resume_file: file to name when training gives up.
         write_output: called with (song id, set name, step, notes) of each validated song; None writes none.
         data_weights: shares of the data sets that follow the validations; None keeps them.
+        data_contents: what the data sets hold, for the checkpoints.
     """
 
     def __init__(
@@ -71,12 +73,14 @@ class TranscriptionModule(ResumableModule):
         resume_file: str = "the last checkpoint",
         write_output: Callable[..., None] | None = None,
         data_weights: DynamicWeights | None = None,
+        data_contents: Contents | None = None,
     ) -> None:
         super().__init__(plan_run(experiment) if plan is None else plan)
         self.experiment = experiment
         self.tokenizer = tokenizer
         self.has_scaler = has_scaler
         self.data_weights = data_weights
+        self.data_contents = data_contents or {}
         self.fault = StepFault(fault, fault_memory)
         self.model = build_from(experiment, tokenizer)
         if experiment.model.shift_embedding_init == "sinusoid":
@@ -213,7 +217,7 @@ class TranscriptionModule(ResumableModule):
         self.show_epoch()
         budget, limit = self.plan.budget_seconds, self.plan.max_steps
         if budget and verdict.elapsed_seconds >= budget:
-            self.stop_reason = f"the time budget of {budget / 60:g} minutes is used up"
+            self.stop_reason = f"--max-minutes {budget / 60:g} is used up"
             self.trainer.should_stop = True
         if limit is not None and self.report.step >= limit:
             self.trainer.should_stop = True  # makes Lightning validate the last step, also between two -vit

@@ -9,6 +9,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
 
 from ..config import Experiment
+from ..data.contents import Contents, describe_changes
 from ..model.checkpoint_file import RL_START_WEIGHTS
 from ..optim import StepSchedule
 from ..rl.reinforce import Reinforce
@@ -45,6 +46,7 @@ class ResumableModule(CountingModule):
     fault: StepFault
     schedule: StepSchedule
     data_weights: DynamicWeights | None
+    data_contents: Contents
     reinforce: Reinforce
 
     def __init__(self, plan: RunPlan) -> None:
@@ -124,6 +126,7 @@ class ResumableModule(CountingModule):
             "num_dropped_steps": self.guard.num_dropped,
             "epoch_loss": self.epoch_loss.to_list(),
             "end_step": self.plan.max_steps,
+            "data": self.data_contents,
         }
         if self.data_weights is not None:
             checkpoint["amt_state"]["data_weights"] = self.data_weights.state()
@@ -156,6 +159,7 @@ class ResumableModule(CountingModule):
         fresh = cast(OptimizerLRSchedulerConfig, self.configure_optimizers())
         before = saved_rate(checkpoint)
         remarks = [
+            describe_changes(state.get("data", {}), self.data_contents),
             take_trained_weights(checkpoint, keeps_average=self.experiment.optimizer.ema_decay > 0),
             adopt_optimizer(checkpoint, self.experiment, fresh["optimizer"], self.schedule),
         ]

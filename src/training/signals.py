@@ -52,7 +52,8 @@ class SignalMemory:
                 signal.default_int_handler(number, frame)
             if local_rank(os.environ) == 0:
                 said = (
-                    f"Ctrl-C: saving after this step, then stopping; once more stops at once: {self._kept()}"
+                    "Ctrl-C: saves after this step and stops; a second Ctrl-C does not wait for that, and "
+                    f"then {self._kept()}"
                 )
                 print(f"\n{said}", file=sys.stderr, flush=True)  # on a line of its own
         self.received = signal.Signals(number)

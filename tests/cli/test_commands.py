@@ -465,6 +465,8 @@ def test_prepare_folder(
         (["quickstart", "--minutes", "0"], "--minutes"),
         (["folder"], "FOLDER NAME"),
         (["folder", "."], "--name"),
+        (["folder", "my", "songs", "--name", "x"], "blanks goes into quotes ('my songs')"),
+        (["slakh", "my", "songs"], "blanks goes into quotes"),
         (["folder", ".", "--name", "../x"], "plain name"),
         (["folder", ".", "--name", "x", "--test-share", "1"], "--test-share"),
         (["folder", "no such folder", "--name", "x"], "no such folder"),

@@ -67,7 +67,8 @@ def test_optimizer_schedule_and_seed_stay(old: Experiment) -> None:
         old, built("-lr 1e-3 -s cosine -o AdamW --seed 6", {"AMT_WARMUP_STEPS": "3"})
     )
     assert resolved.experiment == old
-    assert "optimizer.learning_rate: the checkpoint's 0.0003 holds, not 0.001 (-lr)" in sentences
+    rate = "optimizer.learning_rate: the checkpoint's 0.0003 holds, not 0.001 (-lr)"
+    assert f"{rate}; --override-optim takes the new one" in sentences
     assert any(sentence.startswith("lr_schedule.warmup_steps") for sentence in sentences)
     assert len(sentences) == 5
 
@@ -159,7 +160,7 @@ def test_the_command_resumes_with_the_checkpoints_values(
     shown = capsys.readouterr().out
     assert shown.startswith("run: RESUME at step 3")
     assert "resume: trainer.max_steps: 7 (-it) holds, not the checkpoint's 100" in shown
-    assert "model, tokens, data: the checkpoint's; a flag or file that contradicts them is an error" in shown
+    assert "model, tokens, choice of data: the checkpoint's; a flag or file that contradicts" in shown
     assert "model.encoder.num_latents=26" in shown
     assert main(["exp", "-enc", "perceiver-tf", "-nl", "3", "--print-config"]) == 2
     assert "-nl 3, the checkpoint has 26" in capsys.readouterr().err

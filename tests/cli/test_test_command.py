@@ -189,7 +189,10 @@ def test_labels_without_a_note_of_the_task(
     assert item["remark"].startswith("nothing to score in sines: mc13_fsingle_vocal transcribes none of the ")
     assert "(0 Acoustic Grand Piano: " in item["remark"]
     assert "if they are Singing Voice, prepare the data again with --program 100" in item["remark"]
-    assert item["remark"] in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert item["remark"] in out
+    assert "mean over songs" not in out, "no table of zeros"
+    assert "pooled" not in out
     assert item["remark"] in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
@@ -297,7 +300,7 @@ def test_a_broken_song_of_the_store_is_named(
 
 
 def test_compare_two_results_and_a_checkpoint(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_estimates(home, tmp_path / "theirs")
     assert command.main(["tiny", "--estimates", str(folder), "-o", str(tmp_path / "perfect")]) == 0
@@ -315,9 +318,15 @@ def test_compare_two_results_and_a_checkpoint(
     assert "+0.3333" in out
     assert "replaced" not in out
     assert command.main(["--compare", *files, "-o", str(tmp_path / "c")]) == 0
-    assert "comparison.json, .csv (that of before is replaced)" in capsys.readouterr().out
+    assert "comparison.json, .csv (that of before is replaced)" in capsys.readouterr().out.splitlines()[-1]
+    monkeypatch.chdir(tmp_path)
+    assert command.main(["--compare", *files]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == str(Path("comparison") / "comparison.json, .csv")
+    assert said[-3].startswith("3 songs are too few to tell which is better in onset F1: +0.333")
     line = ["--compare", "tiny", files[1], "-d", "sines", "-o", str(tmp_path / "d"), "--report-songs", "0"]
     assert command.main(line) == 0
+    assert capsys.readouterr().out.endswith("comparison.json, .csv, a/\n")
     assert result(tmp_path / "d" / "a")["name"] == "tiny"
     found = json.loads((tmp_path / "d" / "comparison.json").read_text())
     assert (found["a"], found["b"]) == ("tiny", "theirs")

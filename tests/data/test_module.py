@@ -7,7 +7,7 @@ import multiprocessing
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from amt.config.presets import MULTI_PRESETS, SINGLE_PRESETS, EvaluationSet, Mul
 from amt.data.batch import Batch
 from amt.data.collate import label_buckets
 from amt.data.module import TranscriptionData
+from amt.data.shares import FACT, SPLITS, Shares, filling_way_out
 from amt.data.store import StoreWriter
 from amt.data.workers import cap_workers, raise_file_limit, shared_memory_problem
 from amt.notes import Note
@@ -298,3 +299,22 @@ def test_a_store_without_validation_songs_is_refused(data_home: Path, tmp_path: 
         module.require_songs()
     # What else is wrong is told in the same breath.
     assert ("--program 100 --overwrite" in str(error.value)) == (program == 0)
+
+
+@pytest.mark.parametrize(
+    ("split", "empty"), [("validation", "to train on"), ("test", "to train on and none to")]
+)
+def test_a_single_song_is_refused_in_the_words_of_prepare(
+    data_home: Path, tmp_path: Path, split: str, empty: str
+) -> None:
+    with StoreWriter(tmp_path / "one", "one", facts={FACT: asdict(Shares(seed=0))}) as writer:
+        for other in SPLITS:
+            writer.add_split(other)
+        notes = notes_to_array([Note(0.5, 0.9, 60, program=100)])
+        writer.add_song(split, "only", np.zeros((1, 32000), np.int16), [[100]], ["mix"], notes, {})
+    module = data(tmp_path, replace(experiment(presets=("one",)), task="mc13_fsingle_vocal"))
+    for refused in (module.require_songs, module.train_dataloader):
+        with pytest.raises(ValueError, match=f"^-d one: no song {empty}") as error:
+            refused()
+        assert str(error.value).endswith(f"; {filling_way_out(['only'], Shares(), 'one')}")
+        assert "seed" not in str(error.value)

@@ -58,7 +58,11 @@ def test_only_the_scored_split_need_be_there(data_home: Path) -> None:
 @pytest.mark.parametrize(
     ("presets", "split", "words"),
     [
-        (["mine"], "validation", "preset mine has no validation set; choose another with --split"),
+        (
+            ["mine"],
+            "validation",
+            r"has no validation set; --split can be test \(1 song\), train \(1 song\), extra \(1 song\)$",
+        ),
         (["slakh"], "validation", "has no split validation"),
         (["quickstart"], "tets", "has no split tets"),
         (["mine", "quikstart"], "test", "did you mean 'quickstart'"),

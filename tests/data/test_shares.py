@@ -62,6 +62,8 @@ def test_a_store_names_the_flags_of_its_own_songs(store_of: MakeStore) -> None:
     assert said == "prepare unscored again with --overwrite and a --validation-share above 0"
     assert store_way_out(store_of(names, name="quickstart")) == ""
     assert store_way_out(store_of(["one"], name="alone")).startswith("1 song cannot fill 3 splits: add songs")
+    said = store_way_out(store_of(["one"], "single", **{FACT: {"validation": 0.0, "test": 0.0, "seed": 0}}))
+    assert said == "1 song cannot fill 2 splits: add songs"
     for number, broken in enumerate(("x", {"seeds": 1}, {"validation": 2.0})):
         name = f"odd{number}"
         assert store_way_out(store_of(names, name, **{FACT: broken})).startswith(f"prepare {name} again")

@@ -39,6 +39,37 @@ def test_differences_are_paired_by_song(objective: Any) -> None:
     assert [row["difference"], *row["interval"], *row["of_seeds"]] == pytest.approx([0.2] * 5)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_score_that_no_song_has_is_a_dash(objective: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    nan = float("nan")
+    row = objective.difference_row([[nan, nan]], [[nan, nan]])
+    assert np.isnan([row["mean"], row["difference"], *row["of_seeds"]]).all()
+    objective.show("a table", {"an arm": {"onset_f": row}})
+    assert capsys.readouterr().out.split("onset_f")[1].split() == ["-", "difference", "-", "seeds", "-"]
+    row = objective.difference_row([[0.5, nan], [0.7, nan]], [[0.4, 0.2], [nan, 0.2]])
+    assert row["mean"] == pytest.approx(0.6)
+    assert row["difference"] == pytest.approx(0.2), "of the songs that both have a score of"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.3, "1 s"), (42.4, "42 s"), (59.7, "1 minute"), (70, "1 minute"), (7200, "120 minutes")],
+)
+def test_a_short_wait_is_said_in_seconds(objective: Any, seconds: float, text: str) -> None:
+    assert objective.time_text(seconds) == text
+
+
+def test_an_unknown_arm_is_refused(
+    objective: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["objective.py", "--parts", "b", "--arms", "and octave"])
+    with pytest.raises(SystemExit):
+        objective.main()
+    said = capsys.readouterr().err
+    assert '--arms "and octave": no row of these parts' in said
+    assert '"cross-entropy", "and boundary 1, width 2", ' in said
+
+
 def test_labels_that_lack_notes_are_those_of_the_training(objective: Any, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "view" / "quickstart"
     (source / "index").mkdir(parents=True)

@@ -112,6 +112,17 @@ def test_one_broken_file_does_not_stop_the_others(
     assert names(tmp_path / "out") == {"good.mid"}
 
 
+def test_a_file_without_a_sample_has_no_notes_and_is_said(
+    log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    song = sound(tmp_path / "empty.wav", 0)
+    assert run_predict("tiny", [song], out=tmp_path / "out", log_dir=log_dir) == 0
+    said = capsys.readouterr()
+    assert f"{song}: holds no sound (0 samples), so there are no notes -> " in said.out
+    assert " 0.0 s" not in said.out
+    assert names(tmp_path / "out") == {"empty.mid"}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -117,7 +117,9 @@ def test_a_clean_store_has_no_problem(tmp_path: Path, capsys: pytest.CaptureFixt
     assert songs == 3
     assert median == pytest.approx(0, abs=10)
     print_check(report)
-    assert "no problem found" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "no problem found" in said
+    assert " ms (median of 3 songs)" in said
 
 
 def test_a_data_set_that_is_late_as_a_whole(tmp_path: Path) -> None:
@@ -161,8 +163,8 @@ def test_a_voice_labelled_in_another_octave(tmp_path: Path) -> None:
         problem.place[-2:]: problem.text for problem in report.problems if problem.kind == "another octave"
     }
     assert found == {
-        "-1": "the voice sounds an octave above its notes",
-        "e1": "the voice sounds an octave below its notes",
+        "-1": "the voice sounds an octave above its notes, or these are not the notes of this recording",
+        "e1": "the voice sounds an octave below its notes, or these are not the notes of this recording",
     }
 
 
@@ -321,3 +323,22 @@ def test_a_store_to_validate_with_nothing_and_its_programs_are_said(
     assert report.problems[0].text == "holds no song; 1 song cannot fill 3 splits: add songs"
     print_check(report)
     assert f"notes by program: 0 Acoustic Grand Piano: {len(notes)}" in capsys.readouterr().out
+
+
+def test_what_holds_of_several_splits_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with StoreWriter(tmp_path / "mine", "mine") as writer:
+        for number, split in enumerate(("train", "validation", "test")):
+            stems, notes = tune(number)
+            writer.add_song(split, f"song{number}", stems, [[0]], ["mix"], notes[:4])
+        writer.add_view("fold", ["song0"])
+    splits = splits_of_store(SongStore.open(tmp_path / "mine"))
+    report = check_splits(splits, task="mc13_fsingle_vocal", progress=False)
+    said = {item.place: item.text for item in report.problems if item.kind == "no class in the task"}
+    assert set(said) == {"mine/test, mine/train, mine/validation", "mine/fold"}
+    assert "none of the 12 notes" in said["mine/test, mine/train, mine/validation"]
+    assert "none of the 4 notes" in said["mine/fold"]
+    print_check(report)
+    words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "too few" in words

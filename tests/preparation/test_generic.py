@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from amt.cli import prepare
 from amt.data.store import SongStore
 from amt.preparation.generic import Shares, StoreSettings, prepare_folder, split_of
 from amt.preparation.write import NOTES_CUT, NOTES_DROPPED
@@ -63,7 +64,10 @@ def test_pairs_in_sub_folders_become_songs(tmp_path: Path) -> None:
     soundfile.write(source / "alone.wav", np.zeros(10), 16000)
     report = prepare_folder(source, tmp_path / "out", "mine", ALL_TRAIN)
     assert report.splits == {"train": 3, "validation": 0, "test": 0}
-    assert sorted(report.unpaired) == ["alone.wav", "lonely.mid"]
+    assert report.unpaired == {
+        "lonely.mid": "no lonely.wav (flac, mp3, ogg)",
+        "alone.wav": "no alone.mid",
+    }
     store = SongStore.open(tmp_path / "out")
     store.check()
     assert store.splits == {"train": 3, "validation": 0, "test": 0}
@@ -150,7 +154,7 @@ def test_clear_errors_leave_nothing_behind(tmp_path: Path) -> None:
         prepare_folder(source, tmp_path / "out", "mine", QUIET)
     source.mkdir()
     (source / "lonely.mid").write_bytes(MIDI)
-    with pytest.raises(ValueError, match=r"no pair .* \(1 files have no partner\)"):
+    with pytest.raises(ValueError, match=r"no pair .* \(1 file without a partner\)"):
         prepare_folder(source, tmp_path / "out", "mine", QUIET)
     add_pair(source, "bad", midi=b"junk")
     with pytest.raises(ValueError, match=r"raw: no song can be read\n  bad: "):
@@ -191,7 +195,7 @@ def test_hidden_folders_are_passed_over_and_links_followed_once(tmp_path: Path) 
     (source / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere" / "v1.0" / "back").symlink_to(source)
     report = prepare_folder(source, tmp_path / "out", "mine", ALL_TRAIN)
-    assert report.unpaired == []
+    assert not report.unpaired
     assert SongStore.open(tmp_path / "out").index("train")["song_id"].tolist() == [
         "link__v1.0__linked",
         "one",
@@ -268,3 +272,23 @@ def test_the_report_says_what_plays_the_notes(tmp_path: Path, capsys: pytest.Cap
     prepare_folder(source, tmp_path / "band", "mine", StoreSettings(Shares(0, 0)))
     said = capsys.readouterr().err
     assert "0 Acoustic Grand Piano: 3, 33 Electric Bass (finger): 1\n" in said
+
+
+def test_the_last_line_says_how_many_songs_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path / "data"))
+    source = tmp_path / "raw"
+    for name in ("one", "two", "three"):
+        add_pair(source, name)
+    (source / "three.wav").write_bytes(b"RIFF nothing")
+    soundfile.write(source / "tune 4.wav", np.zeros(10), 16000)
+    assert prepare.main(["folder", str(source), "mine"]) == 0
+    said = capsys.readouterr()
+    assert "  tune 4.wav: no tune 4.mid\n" in said.err
+    assert "; 1 of 3 songs left out; 1 file without a partner; " in said.out.splitlines()[-1]
+    shutil.rmtree(tmp_path / "data")
+    for name in ("three.wav", "three.mid", "tune 4.wav"):
+        (source / name).unlink()
+    assert prepare.main(["folder", str(source), "mine"]) == 0
+    assert "left out" not in capsys.readouterr().out

@@ -134,7 +134,7 @@ def test_transcriptions_are_no_notes_and_folders_may_have_dots(tmp_path: Path) -
     write_midi(BASS, source / "song 1.mid")
     report, store = prepare(source, tmp_path / "out")
     assert store.song("train", 0).notes["pitch"].tolist() == [60, 62]
-    assert report.unpaired == ["song 1.mid"]
+    assert list(report.unpaired) == ["song 1.mid"]
     assert any("vocals_transcribed.mid: left out" in line for line in report.remarks)
 
 
@@ -152,7 +152,7 @@ def test_notes_that_fit_no_stem_are_said(tmp_path: Path) -> None:
     report, store = prepare(tmp_path / "raw", tmp_path / "out")
     assert "no stem holds the notes of program 33" in report.broken["song"]
     assert "x.mid, y.mid" in report.broken["double"]
-    assert report.unpaired == ["alone.mid"]
+    assert report.unpaired == {"alone.mid": "no stem beside it, nor a folder of stems of its name"}
     assert store.splits["train"] == 1
 
 

@@ -17,11 +17,13 @@ from rich.console import Console
 
 from amt.config.names import counted
 from amt.data.scored import ScoredSet
+from amt.evaluation import PairedDifference
 from amt.notes import Note
 from amt.reports.page import Example, excerpt
 from amt.reports.plan import TestPlan
 from amt.reports.result import (
     SCHEMA,
+    Comparison,
     compare_results,
     read_result,
     stored_result,
@@ -31,7 +33,7 @@ from amt.reports.result import (
 )
 from amt.reports.result_page import worst_part, write_result_page
 from amt.reports.run import TestRun, run_test
-from amt.reports.table import print_comparison, print_result
+from amt.reports.table import comparison_scopes, print_comparison, print_result, verdict
 
 PLAN = TestPlan(octave_shift=True, label_shift=True, num_shown=1)
 
@@ -199,9 +201,60 @@ def test_a_comparison(run: TestRun, make_system, band_set: ScoredSet, tmp_path: 
     console = Console(file=io.StringIO(), width=110)
     print_comparison(found, console)
     said = console.file.getvalue()
-    assert "(band)onset_f " in said
+    assert "4 songs in common (band)" in said
+    assert len(re.findall(r"^ *onset F1 ", said, re.MULTILINE)) == 1, "each measure once for one set"
+    assert "macro" not in said
+    assert "all sets" not in said
     assert f"{better.difference:+.4f}" in said
     assert "_strict" not in said
+    assert said.splitlines()[-1].startswith("4 songs are too few to tell which is better in onset F1: +")
+
+
+def test_a_comparison_of_two_sets_names_them() -> None:
+    found = PairedDifference(0.1, (0.05, 0.15), 1.0, 6)
+    keys = ("macro_offset_f", "macro_onset_f", "macro_onset_f_strict", "macro_onset_f_Bass")
+    keys += ("(a [b])onset_f", "(c)onset_f", "(c)onset_f_Bass", "(c)onset_f_drum")
+    differences = {f"test/{key}": found for key in keys}
+    assert {scope: list(rows) for scope, rows in comparison_scopes(differences).items()} == {
+        "a [b]": ["onset F1"],
+        "c": ["onset F1", "drum onset F1"],
+        "all sets": ["onset F1", "onset and offset F1"],
+    }
+    console = Console(file=io.StringIO(), width=110)
+    print_comparison(Comparison("x", "y", 6, differences), console)
+    lines = console.file.getvalue().splitlines()
+    assert [line for line in lines if line in ("a [b]", "c", "all sets")] == ["a [b]", "c", "all sets"]
+    assert lines[-1] == "B is better in onset F1: +0.100 (95 % interval +0.050 to +0.150, 6 songs)"
+
+
+def test_a_comparison_without_reference_notes_says_so() -> None:
+    console = Console(file=io.StringIO(), width=110)
+    print_comparison(Comparison("x", "y", 6, {}), console)
+    assert "nothing to compare" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("difference", "interval", "songs", "text"),
+    [
+        (
+            0.021,
+            (0.005, 0.04),
+            14,
+            "B is better in onset F1: +0.021 (95 % interval +0.005 to +0.040, 14 songs)",
+        ),
+        (
+            -0.03,
+            (-0.04, -0.01),
+            5,
+            "A is better in onset F1: -0.030 (95 % interval -0.040 to -0.010, 5 songs)",
+        ),
+        (-0.006, (-0.018, -0.0), 14, "no sure difference in onset F1: -0.006 (-0.018 to +0.000, 14 songs)"),
+        (0.333, (0.2, 0.4), 4, "4 songs are too few to tell which is better in onset F1: +0.333"),
+        (-0.1, (-0.1, -0.1), 1, "1 song is too few to tell which is better in onset F1: -0.100"),
+    ],
+)
+def test_the_verdict(difference: float, interval: tuple[float, float], songs: int, text: str) -> None:
+    assert verdict("onset F1", PairedDifference(difference, interval, 0.5, songs)) == text
 
 
 def test_an_unfair_comparison_says_so(run: TestRun) -> None:

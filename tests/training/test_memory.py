@@ -207,6 +207,9 @@ def test_a_run_that_cannot_fit_is_told_before_it_starts(tiny: Any, monkeypatch: 
     assert "-bsz 4 12 -el 256" in line
     assert line.endswith("; CUDA and its libraries come on top")
     assert advisor(tiny, gpu=False).describe().endswith("; Python and its libraries come on top")
+    large = advisor(tiny, gpu=False)
+    monkeypatch.setattr(memory, "device_bytes", lambda _: int(1.5 * large.estimate().total))
+    assert large.describe().endswith("such a step may take minutes: --recipe quickstart is a model for a CPU")
     monkeypatch.setattr(memory, "device_bytes", lambda _: 2**20)
     line = words.describe()
     assert "more than the 1 MiB the GPU has" in line

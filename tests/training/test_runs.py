@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -291,6 +292,44 @@ def test_a_time_budget_ends_with_a_validation_and_a_file(tiny, sines, tmp_path):
         )
         == 0
     )
+
+
+def test_less_time_than_was_used_names_what_was_used(tiny, sines, tmp_path, capsys):
+    folder = tmp_path / "p" / "used"
+    assert tiny.train(folder, sines, trainer__max_steps=2) == 0
+    last = folder / "checkpoints" / "last.ckpt"
+    state = read_checkpoint(last)
+    state["amt_state"]["elapsed_seconds"] = 192.0
+    torch.save(state, last)
+    resume = {"checkpoint": last, "kind": "resume", "step": 2, "trainer__max_steps": -1}
+    capsys.readouterr()
+    assert tiny.train(folder, sines, **resume, trainer__max_minutes=2.5) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "run: finished at step 2 after 3.2 minutes of training (--max-minutes 2.5); to go on give "
+        "--max-minutes more than 3.2"
+    )
+    assert tiny.train(folder, sines, **resume, trainer__max_minutes=3.201) == 0
+    assert "until 3.201 minutes, 3.2 of them used; validation" in capsys.readouterr().out
+
+
+def test_data_prepared_again_is_said_on_resume(tiny, tmp_path, caplog):
+    data, folder = tmp_path / "data", tmp_path / "p" / "again"
+    tiny.make_store(data)
+    assert tiny.train(folder, data, trainer__max_steps=2) == 0
+    last = folder / "checkpoints" / "last.ckpt"
+    resume = {"checkpoint": last, "kind": "resume"}
+    assert tiny.train(folder, data, **resume, step=2, trainer__max_steps=3) == 0
+    assert "prepared again" not in caplog.text
+    shutil.rmtree(data / "sines")
+    tiny.make_store(data, songs=(("train", 4), ("validation", 3)))
+    assert tiny.train(folder, data, **resume, step=3, trainer__max_steps=4) == 0
+    assert (
+        "prepared again since this run was saved (sines (training): 3 songs, now 4; sines (validat"
+        in caplog.text
+    )
+    caplog.clear()
+    assert tiny.train(folder, data, **resume, step=4, trainer__max_steps=5) == 0
+    assert "prepared again" not in caplog.text, "it was saved with the new data"
 
 
 def test_settings_are_refused_before_a_file_is_touched(tiny, sines, tmp_path):
