@@ -121,10 +121,12 @@ def _run(argv: Sequence[str]) -> int:
 
         transcriber = load_transcriber(path, choices, device=str(command.get("--device", "auto")))
         print(describe(transcriber), flush=True)
-        print(f"open {server.url} in a browser; Ctrl-C ends it", flush=True)
         return transcriber
 
-    return serve(server, load)
+    def ready() -> None:
+        print(f"open {server.url} in a browser; Ctrl-C ends it", flush=True)
+
+    return serve(server, load, ready)
 
 
 def _limits(command: CommandLine) -> Limits:

@@ -210,8 +210,16 @@ def _why_not(error: OSError | OverflowError, host: str, port: int) -> str:
     )
 
 
-def serve(server: Server, load: Callable[[], SongTranscriber]) -> int:
-    """Answer requests until Ctrl-C or SIGTERM, while the model is loaded too; the exit code."""
+def serve(
+    server: Server, load: Callable[[], SongTranscriber], ready: Callable[[], None] = lambda: None
+) -> int:
+    """Answer requests until Ctrl-C or SIGTERM, while the model is loaded too; the exit code.
+
+    Args:
+        server: as it was made.
+        load: gives the model.
+        ready: called once songs are taken.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -221,6 +229,7 @@ def serve(server: Server, load: Callable[[], SongTranscriber]) -> int:
     before = signal.signal(signal.SIGTERM, stop)
     try:
         server.use(load())
+        ready()
         answering.join()
     except KeyboardInterrupt:
         print("stopping", file=sys.stderr, flush=True)

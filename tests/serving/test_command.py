@@ -11,6 +11,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -96,3 +97,15 @@ def test_what_ends_the_loading_ends_the_server(
     assert serve(Server(port=port), interrupt) == 0, "its port is free again"
     assert capsys.readouterr().err == "stopping\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_is_ready_once_it_has_its_model() -> None:
+    """Whoever reads that it is open asks at once."""
+    server, model, seen = Server(), cast(SongTranscriber, object()), []
+
+    def ready() -> None:
+        seen.append(server._transcriber)
+        raise KeyboardInterrupt
+
+    assert serve(server, lambda: model, ready) == 0
+    assert seen == [model]
