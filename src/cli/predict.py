@@ -94,6 +94,10 @@ def _run(argv: Sequence[str]) -> int:
     if len(command.words) < 2:
         raise UsageError("predict.py needs a checkpoint and audio files: predict.py exp@last.ckpt song.wav")
     spec, inputs = command.words[0], [Path(word) for word in command.words[1:]]
+    from ..audio import looks_like_audio
+
+    if looks_like_audio(spec):
+        raise UsageError(f"{spec} is no checkpoint, which comes first: predict.py exp@last song.wav")
     to_stdout = command.get("--output", "") == "-"
     out = None if to_stdout else output_folder(command)
     environment = read_environment(os.environ)

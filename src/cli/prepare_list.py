@@ -20,7 +20,8 @@ from .parser import WIDTH, CommandLine, Option, UsageError, format_help
 from .prepare_common import HELP
 
 _ALL = Option("--all", "name also the presets whose data is not prepared", kind="switch", group="options")
-LIST_OPTIONS = (HELP, _ALL)
+_SONGS = Option("--songs", "name the songs of each part", kind="switch", group="options")
+LIST_OPTIONS = (HELP, _ALL, _SONGS)
 
 
 def run_list(command: CommandLine, environment: Environment) -> int:
@@ -39,6 +40,9 @@ def run_list(command: CommandLine, environment: Environment) -> int:
     wide = max(map(len, stores), default=0)
     for name in stores:
         print(f"  {name:<{wide}}  {_splits(home / name)}")
+        if command.has(_SONGS.long):
+            for split, songs in _songs(home / name).items():
+                _print_names(f"    {split}:", songs, indent=6)
     if not stores:
         print("  nothing")
     ready = [name for name in list_presets() if _is_ready(name, home)]
@@ -51,12 +55,27 @@ def run_list(command: CommandLine, environment: Environment) -> int:
     return EXIT_OK
 
 
-def _print_names(title: str, names: Sequence[str]) -> None:
+def _print_names(title: str, names: Sequence[str], indent: int = 2) -> None:
     """A title, and the names below it in lines of the usual width."""
     print(title)
     text = "  ".join(names) or "none"
-    lines = textwrap.wrap(text, WIDTH - 2, break_long_words=False, break_on_hyphens=False)
-    print(textwrap.indent("\n".join(lines), "  "))
+    lines = textwrap.wrap(text, WIDTH - indent, break_long_words=False, break_on_hyphens=False)
+    print(textwrap.indent("\n".join(lines), indent * " "))
+
+
+def _songs(store: Path) -> dict[str, list[str]]:
+    """The songs of each split that has any; nothing of a store that cannot be read, which is said above."""
+    from ..data.store import SongStore
+
+    try:
+        opened = SongStore.open(store)
+    except ValueError:
+        return {}
+    return {
+        split: [repr(str(name)) for name in opened.index(split)["song_id"]]
+        for split, count in opened.splits.items()
+        if count
+    }
 
 
 def _is_ready(preset: str, home: Path) -> bool:

@@ -90,7 +90,7 @@ def _run(argv: Sequence[str]) -> int:
     if not command.words and (named := _name_in_file(command)):
         return _train(named, command, os.environ)
     if not command.words:
-        raise UsageError(f"the experiment's name is missing: {USAGE}")
+        raise UsageError(f"the experiment's name is missing; it comes first, before the options: {USAGE}")
     if len(command.words) > 1:
         raise UsageError(
             f"only the experiment's name stands without an option, not {command.words[1]!r}; "

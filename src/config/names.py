@@ -51,3 +51,9 @@ def listing(items: Sequence[str], most: int, separator: str = ", ") -> str:
     """The first ``most`` items in one line, and how many more there are."""
     more = f" and {len(items) - most} more" if len(items) > most else ""
     return separator.join(items[:most]) + more
+
+
+def from_above(path: Path) -> str:
+    """Where a path that was meant from the folder above is, for a message; "" when it is not there."""
+    above = Path("..") / path
+    return f" (there is {above})" if not path.is_absolute() and above.is_file() else ""

@@ -136,6 +136,10 @@ class TranscriptionData(pl.LightningDataModule):
         if rank == 0 and data.training:
             self.remarks = octave_remarks(data.training, experiment.objective)
             self.remarks += class_remarks(data.training, tokenizer)
+            self.remarks += [
+                f"data: {name} adds nothing to this run: it has no song to train on and none to validate with"
+                for name in data.idle
+            ]
 
     @property
     def dataset_names(self) -> list[str]:

@@ -27,6 +27,8 @@ class RunData:
     training: tuple[TrainingSet, ...]
     validation: tuple[ScoredSet, ...]
     test: tuple[ScoredSet, ...]
+    idle: tuple[str, ...] = ()
+    """Presets without a song to train on or to validate with."""
 
 
 def open_presets(
@@ -91,7 +93,8 @@ def open_presets(
         problems += file_problems(used)
     if problems:
         raise ValueError("\n".join(problems))
-    return RunData(tuple(training), tuple(validation), tuple(test))
+    idle = tuple(preset.name for preset in presets if not (preset.train or preset.validation))
+    return RunData(tuple(training), tuple(validation), tuple(test), idle)
 
 
 def open_scored_sets(

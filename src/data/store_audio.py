@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from .store_format import StemArray, StoreError, read_array
+from .store_format import StemArray, StoreError, missing_file, read_array
 
 ARRAY = "npy"
 FLAC = "flac"
@@ -104,7 +104,7 @@ def _open_array(path: Path, shape: tuple[int, int]) -> tuple[int, int]:
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
-        raise StoreError(f"{path}: the file is missing; prepare the store again") from None
+        raise missing_file(path) from None
     offset = data_offset(handle)
     if os.fstat(handle).st_size != offset + 2 * shape[0] * shape[1]:
         os.close(handle)
@@ -127,7 +127,7 @@ def _fill(handle: int, row: npt.NDArray[np.int16], position: int, path: Path) ->
 
 def _read_flac(path: Path, num_samples: int, low: int, row: StemArray) -> None:
     if not path.is_file():
-        raise StoreError(f"{path}: the file is missing; prepare the store again")
+        raise missing_file(path)
     try:
         with soundfile.SoundFile(path) as file:
             if file.frames != num_samples or file.channels != 1:

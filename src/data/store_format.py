@@ -44,6 +44,14 @@ def shown_problems(problems: Sequence[str], most: int = 50) -> list[str]:
     return shown
 
 
+def missing_file(path: Path) -> StoreError:
+    """What is said of a file of a store that is not there: preparing again takes the old ones away."""
+    return StoreError(
+        f"{path}: the file is missing; if the data set was prepared again meanwhile, start again, else "
+        "prepare the store again"
+    )
+
+
 def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> npt.NDArray[Any]:
     """The array in a file of a store.
 
@@ -53,7 +61,7 @@ def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> npt.NDArray
     try:
         array: npt.NDArray[Any] = np.load(path, mmap_mode, allow_pickle=False)
     except FileNotFoundError:
-        raise StoreError(f"{path}: the file is missing; prepare the store again") from None
+        raise missing_file(path) from None
     except Exception as error:  # a damaged header can lead to any
         detail = " ".join(str(error).split())[:200]
         raise StoreError(f"{path}: cannot be read as an array ({detail})") from None

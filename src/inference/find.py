@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from ..config.environment import read_environment
-from ..config.names import nearest
+from ..config.names import from_above, nearest
 from ..model.checkpoint_names import (
     CHECKPOINTS,
     LAST_NAME,
@@ -39,7 +39,7 @@ def find_checkpoint(spec: str | Path, *, log_dir: Path | None = None, project: s
     if "@" not in text and ("/" in text or text.endswith((".ckpt", ".pt", ".pth", ".safetensors"))):
         if os.path.isdir(text):
             raise ValueError(f"{text} is a folder, not a checkpoint: name a run as EXP@last.ckpt, or a file")
-        raise ValueError(f"{text} does not exist")
+        raise ValueError(f"{text} does not exist{from_above(Path(text))}")
     experiment, given = split_exp_id(text)
     name = given or LAST_NAME
     if log_dir is None:

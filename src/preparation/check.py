@@ -53,7 +53,8 @@ WAYS_OUT = {
     "the other sign",
     "another octave": "see that these are the notes of this recording; then move them by octaves, or say "
     "that the octave is not reliable (--octave-unknown)",
-    "same sound in two splits": "leave it in one split, or the scores say nothing about new songs",
+    "same sound in two splits": "take one of the files away and prepare again with --overwrite, or "
+    "the scores say nothing about new songs",
     "same notes in two splits": "put all versions of a piece into one split (in a manifest: split)",
     "empty split": "a run needs songs to train on and songs to validate with",
     "no class in the task": "choose another task with -tk, or give the notes a program it knows (--program)",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..config import nearest
-from ..config.names import listing, named_path
+from ..config.names import from_above, listing, named_path
 from ..inference.find import find_checkpoint
 from ..model.checkpoint_header import Header, diagnose_file, read_header
 from ..model.checkpoint_names import LAST_NAME, check_folder_name, find_named, missing_text, split_exp_id
@@ -253,7 +253,8 @@ def _init_file(init_ckpt: str, folder: Path) -> Path:
     if not path.is_file():
         kind = "is a folder, not a file" if path.is_dir() else "does not exist"
         raise ValueError(
-            f"--init-ckpt {init_ckpt} {kind}; give a checkpoint file, or leave it out to start from scratch"
+            f"--init-ckpt {init_ckpt} {kind}; give RUN@last or a checkpoint file{from_above(path)}, or leave "
+            "it out to start from scratch"
         )
     problem = diagnose_file(path)
     if problem is not None:

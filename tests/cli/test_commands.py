@@ -188,7 +188,12 @@ def test_only_the_first_process_speaks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("argv", "part"),
-    [([], "name is missing"), (["a", "b"], "'b'"), (["exp", "-p", "../x"], "project (-p)")],
+    [
+        ([], "name is missing"),
+        (["-d", "a", "b"], "comes first"),
+        (["a", "b"], "'b'"),
+        (["exp", "-p", "../x"], "project (-p)"),
+    ],
 )
 def test_train_usage(argv: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
     from amt.cli.train import main
@@ -365,6 +370,7 @@ def test_predict_compares_flags_of_the_model(
     ("argv", "part"),
     [
         (["exp@last.ckpt"], "audio files"),
+        (["song.wav", "exp@last"], "song.wav is no checkpoint, which comes first"),
         (["exp", "a.wav", "--batch-size", "0"], "--batch-size"),
         (["exp", "a.wav", "-o", "adamw"], "folder of the outputs"),
         (["exp", "a.wav", "--format", "pdf"], "mid, parts, png"),

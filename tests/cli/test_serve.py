@@ -29,8 +29,9 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
         seen["find"] = (spec, settings)
         return Path("found.ckpt")
 
-    def serve_once(server: Server, load: Callable[[], Any]) -> int:
+    def serve_once(server: Server, load: Callable[[], Any], ready: Callable[[], None]) -> int:
         assert load() == "the transcriber"
+        ready()
         return 0
 
     def load(spec: Path, choices: DecodingChoices, **settings: Any) -> str:

@@ -318,3 +318,8 @@ def test_a_single_song_is_refused_in_the_words_of_prepare(
             refused()
         assert str(error.value).endswith(f"; {filling_way_out(['only'], Shares(), 'one')}")
         assert "seed" not in str(error.value)
+    if split == "test":  # beside others it adds nothing, which is said
+        (tmp_path / "tones").symlink_to(data_home / "tones")
+        both = data(tmp_path, experiment(presets=("one", "tones")))
+        assert both.training_sets
+        assert any("one adds nothing to this run" in text for text in both.remarks)

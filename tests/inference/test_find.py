@@ -63,7 +63,7 @@ def test_ambiguous_needs_a_project(runs: Path) -> None:
     assert find_checkpoint("twin@last.ckpt", log_dir=runs, project="ymt3").parts[-4] == "ymt3"
 
 
-def test_what_is_there_is_listed(runs: Path) -> None:
+def test_what_is_there_is_listed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"no checkpoint 'no_such\.ckpt'") as caught:
         find_checkpoint("exp@no_such.ckpt", log_dir=runs)
     assert TOP in str(caught.value)
@@ -74,6 +74,11 @@ def test_what_is_there_is_listed(runs: Path) -> None:
         find_checkpoint("zzzzzz", log_dir=runs)
     with pytest.raises(ValueError, match="does not exist"):
         find_checkpoint("folder/gone.ckpt", log_dir=runs)
+    (runs / "src").mkdir()
+    (runs / "model.ckpt").write_bytes(b"x")
+    monkeypatch.chdir(runs / "src")
+    with pytest.raises(ValueError, match=r"does not exist \(there is \.\./model\.ckpt\)"):
+        find_checkpoint("model.ckpt", log_dir=runs)
     with pytest.raises(ValueError, match="is a folder, not a checkpoint: name a run as"):
         find_checkpoint(f"{runs}/", log_dir=runs)
     for spec, words in (("@last.ckpt", "exp_id must be a name"), ("exp@", "no checkpoint after '@'")):

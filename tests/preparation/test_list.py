@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from amt.cli.prepare import main
 from amt.config.presets import MULTI_PRESETS, get_single_preset, list_presets
+from amt.data.store import StoreWriter
+from amt.notes import notes_to_array
+
+NO_NOTES = notes_to_array([])
 
 
 def make_store(folder: Path, **songs: int) -> None:
@@ -68,3 +73,19 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert "prepare.py list" in capsys.readouterr().out
     assert main(["list", "mine"]) == 2
     assert "'mine'" in capsys.readouterr().err
+
+
+def test_the_songs_of_each_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path))
+    with StoreWriter(tmp_path / "mine", "mine") as writer:
+        for split, songs in (("train", ("tune 1", "tune 3")), ("validation", ()), ("test", ("tune 2",))):
+            writer.add_split(split)
+            for song in songs:
+                writer.add_song(split, song, np.zeros((1, 16000), np.int16), [[100]], ["mix"], NO_NOTES, {})
+    make_store(tmp_path / "spoilt", train=1)
+    assert main(["list", "--songs"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[2:6] == ["    test:", "      'tune 2'", "    train:", "      'tune 1'  'tune 3'"]
+    assert said[6] == "  spoilt  train 1 song"

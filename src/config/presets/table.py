@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,6 +78,8 @@ def get_preset(name: str, data_home: Path | None = None) -> SinglePreset | Multi
     hint = f"{did_you_mean(close)} " if close else ""
     if data_home is not None:
         hint += f"in {data_home} there is {', '.join(stores) or 'no data set'}; "
+    if Path(name).is_dir() and not (Path(name) / "store.json").exists():
+        hint = f"it is a folder: amt-prepare folder {shlex.quote(name)} --name NAME makes a data set of it; "
     raise ValueError(
         f"unknown data preset or prepared store {name!r}; {hint}amt-prepare list shows all names"
     )
