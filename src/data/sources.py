@@ -13,6 +13,7 @@ from ..config.presets import (
     apply_excluded_presets,
     combine_presets,
     get_single_preset,
+    list_presets,
 )
 from .scored import ScoredSet
 from .segments import TrainingSet
@@ -28,7 +29,7 @@ class RunData:
     validation: tuple[ScoredSet, ...]
     test: tuple[ScoredSet, ...]
     idle: tuple[str, ...] = ()
-    """Presets without a song to train on or to validate with."""
+    """Stores of one's own without a song to train on or to validate with."""
 
 
 def open_presets(
@@ -93,7 +94,8 @@ def open_presets(
         problems += file_problems(used)
     if problems:
         raise ValueError("\n".join(problems))
-    idle = tuple(preset.name for preset in presets if not (preset.train or preset.validation))
+    own = [preset for preset in presets if preset.name not in list_presets()]  # others may be for tests alone
+    idle = tuple(preset.name for preset in own if not (preset.train or preset.validation))
     return RunData(tuple(training), tuple(validation), tuple(test), idle)
 
 
