@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..config.names import counted
+from ..config.names import counted, listing
 from ..config.objective import ObjectiveConfig
 from ..config.presets import list_presets
 from ..config.tasks import Task, likely_program, none_taken_text
@@ -14,11 +14,14 @@ from ..tokenizer import NoteTokenizer
 from .segments import TrainingSet
 from .store_format import only_pitched_program
 
+_SHOWN = 4
+"""Data sets named in a sentence."""
+
 
 def class_remarks(sets: Sequence[TrainingSet], tokenizer: NoteTokenizer) -> list[str]:
     """Sentences on what songs hold and the task does not take; none when all is taken."""
-    nothing = nothing_to_learn(sets, tokenizer)
-    return [*_unclassed_remarks(_notes(sets), tokenizer), *([nothing] if nothing else [])]
+    silent = nothing_to_learn(sets, tokenizer) or _silence_taught(sets, tokenizer.task)
+    return [*_unclassed_remarks(_notes(sets), tokenizer), *([silent] if silent else [])]
 
 
 def _notes(sets: Sequence[TrainingSet]) -> dict[str, Counter[int]]:
@@ -75,6 +78,29 @@ def nothing_to_learn(sets: Sequence[TrainingSet], tokenizer: NoteTokenizer) -> s
     )
 
 
+def _silence_taught(sets: Sequence[TrainingSet], task: Task) -> str:
+    """A sentence on sets that have notes, none of them of the task; "" where each set has one.
+
+    Songs of such a set are heard beside the empty labels of the task. That is meant for accompaniment, and an
+    error where the notes lack their program. Sets without any note are meant.
+    """
+    silent = {
+        name: programs
+        for name, programs in _notes(sets).items()
+        if programs and task.transcribed().isdisjoint(programs)
+    }
+    if not silent:
+        return ""
+    held = [f"{name} ({named_programs(programs)})" for name, programs in silent.items()]
+    ways_out = dict.fromkeys(
+        _prepare_again(task, programs, [name], of=f"those of {name}") for name, programs in silent.items()
+    )
+    return (
+        f"{task.name} transcribes no note of {listing(held, _SHOWN)}: beside the other data such songs teach "
+        f"at most where to write nothing; {''.join(ways_out)}otherwise leave out of -d what is not meant so"
+    )
+
+
 def nothing_to_score(
     name: str, store: str, programs: Mapping[int, int], task: Task, subtask: str | None = None
 ) -> str:
@@ -101,13 +127,18 @@ def nothing_to_score(
 
 
 def _prepare_again(
-    task: Task, programs: Mapping[int, int], names: Iterable[str], subtask: str | None = None
+    task: Task,
+    programs: Mapping[int, int],
+    names: Iterable[str],
+    subtask: str | None = None,
+    *,
+    of: str = "they",
 ) -> str:
     """The way out where all notes may be of the task, had anybody said so; "" for data sets of presets."""
     if set(names) & set(list_presets()) or only_pitched_program(programs) is None:
         return ""
     program = likely_program(task.transcribed(subtask))
     return (
-        f"if they are {program_name(program)}, prepare the data again with --program {program} (amt-prepare "
+        f"if {of} are {program_name(program)}, prepare the data again with --program {program} (amt-prepare "
         f"folder ... --program {program} --overwrite); "
     )

@@ -53,6 +53,8 @@ WAYS_OUT = {
     "the other sign",
     "another octave": "see that these are the notes of this recording; then move them by octaves, or say "
     "that the octave is not reliable (--octave-unknown)",
+    "same sound twice in a split": "take one of the files away and prepare again with --overwrite, or this "
+    "recording counts twice",
     "same sound in two splits": "take one of the files away and prepare again with --overwrite, or "
     "the scores say nothing about new songs",
     "same notes in two splits": "put all versions of a piece into one split (in a manifest: split)",
@@ -155,7 +157,8 @@ def check_splits(
     processes: int | None = None,
     progress: bool = True,
 ) -> CheckReport:
-    """Look at every song of the splits, and at pairs of songs in splits of different roles.
+    """Look at every song of the splits, and for the same sound twice, or the same notes in splits of
+    different roles.
 
     Args:
         splits: what to look at.
@@ -325,21 +328,40 @@ def _check_shifts(splits: Sequence[CheckedSplit], report: CheckReport) -> None:
 
 
 def _check_pairs(songs: Sequence[tuple[CheckedSplit, str, SongFacts]], report: CheckReport) -> None:
+    # Songs of a view are named by the split that they are of.
+    songs = sorted(songs, key=lambda row: row[0].store.is_view(row[0].split))
+    keys = [(item.store.path, song) for item, song, _ in songs]
+    held_by: dict[tuple[Path, str], set[str]] = {}
+    for key, (item, _, _) in zip(keys, songs, strict=True):
+        held_by.setdefault(key, set()).add(item.split)
+
+    def apart(first: int, second: int) -> bool:
+        """Whether what one song teaches is scored on the other."""
+        a, b = songs[first][0], songs[second][0]
+        shared = a.shares_songs and b.shares_songs and a.store.path == b.store.path
+        return a.role != b.role and not (shared and held_by[keys[first]] & held_by[keys[second]])
+
     def compared(first: int, second: int) -> bool:
-        (a, song, _), (b, other, _) = songs[first], songs[second]
-        same = a.store.path == b.store.path and song == other
-        return a.role != b.role and not (same and a.shares_songs and b.shares_songs)
+        return songs[first][0] is songs[second][0] or apart(first, second)
 
     def place(number: int) -> str:
         item, song, _ = songs[number]
         return f"{item.name}/{song}"
 
-    twice = set()
+    twice: set[tuple[int, int]] = set()
+    named: set[frozenset[tuple[Path, str]]] = set()
     for first, second, difference in same_sound([facts.prints for _, _, facts in songs], compared):
         twice.add((first, second))
+        kind = "same sound in two splits"
+        if not apart(first, second):
+            kind = "same sound twice in a split"
+            pair = frozenset((keys[first], keys[second]))
+            if pair in named:  # once, not for a view of it too
+                continue
+            named.add(pair)
         text = f"is the recording of {place(second)} ({difference:.0%} of the fingerprint differ)"
-        report.problems.append(Problem("same sound in two splits", place(first), text))
-    for first, second, share in same_notes([facts.grams for _, _, facts in songs], compared):
+        report.problems.append(Problem(kind, place(first), text))
+    for first, second, share in same_notes([facts.grams for _, _, facts in songs], apart):
         if (first, second) not in twice:
             text = f"has {share:.0%} of its passages in common with {place(second)}"
             report.problems.append(Problem("same notes in two splits", place(first), text))

@@ -18,8 +18,8 @@ from amt.data.dataset import EvaluationSongs, collate_samples
 from amt.data.scored import ScoredSet
 from amt.data.segments import SegmentMaker, TrainingSet
 from amt.data.songs import TaskView
-from amt.data.store import SongStore
-from amt.notes.note import DRUM_PROGRAM, notes_to_array
+from amt.data.store import SongStore, StoreWriter
+from amt.notes.note import DRUM_PROGRAM, NOTE_DTYPE, notes_to_array
 from amt.tokenizer import NoteTokenizer
 
 AUDIO = AudioConfig(segment_samples=24_000)
@@ -216,7 +216,19 @@ def test_data_without_a_target_note_are_pointed_out(make_store: Any) -> None:
     (line,) = class_remarks([band], tokenizer("mc13_fsingle_vocal"))
     assert "--program" not in line  # it would make all of them sing
     sung = TrainingSet("sung", make_store([100], name="sung"), ("train",))
-    assert class_remarks([*sets, sung], tokenizer("mc13_fsingle_vocal")) == []
+    # beside songs that the task can learn from it teaches silence, which nobody may have meant
+    (line,) = class_remarks([*sets, sung, band], tokenizer("mc13_fsingle_vocal"))
+    assert line.startswith("mc13_fsingle_vocal transcribes no note of own (0 Acoustic Grand Piano: ")
+    assert "), band (" in line
+    assert "if those of own are " in line
+    assert "those of band" not in line
+    assert "amt-prepare folder ... --program 100 --overwrite" in line
+    assert class_remarks([sung], tokenizer("mc13_fsingle_vocal")) == []
+    with StoreWriter(sung.store.path.parent / "silence", "silence") as writer:
+        stems = np.ones((1, 16000), dtype=np.int16)
+        writer.add_song("train", "s", stems, [[0]], ["mix"], np.zeros(0, dtype=NOTE_DTYPE))
+    silence = TrainingSet("silence", SongStore.open(sung.store.path.parent / "silence"), ("train",))
+    assert class_remarks([sung, silence], tokenizer("mc13_fsingle_vocal")) == []  # without a note: meant
 
 
 def test_notes_that_no_channel_writes_are_nothing_to_learn(make_store: Any) -> None:

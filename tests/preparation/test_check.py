@@ -141,6 +141,9 @@ def test_stems_that_overload_or_do_not_sound(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "own", "own") as writer:
         two = np.concatenate([loud, loud])
         writer.add_song("train", "loud", two, [[0], [40]], ["a", "b"], np.concatenate([notes, other]))
+        stems, notes = tune(2)
+        other = notes.copy()
+        other["program"] = 40
         two = np.concatenate([stems, stems * 0])
         writer.add_song("train", "mute", two, [[0], [40]], ["a", "b"], np.concatenate([notes, other]))
         (tmp_path / "own").mkdir(exist_ok=True)
@@ -220,8 +223,22 @@ def test_duplicates_across_splits(tmp_path: Path) -> None:
         replace(item, role=str(item.split == "fold"), shares_songs=False) for item in splits_of_store(store)
     ]
     problems = check_splits(fold, progress=False).problems
-    assert [problem.place for problem in problems] == ["twice/fold/song0"]
-    assert "twice/train/song0" in problems[0].text
+    assert [problem.place for problem in problems] == ["twice/train/song0"]
+    assert "twice/fold/song0" in problems[0].text
+
+
+def test_a_recording_twice_in_a_split(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "twice", "twice") as writer:
+        for name, number in (("a", 0), ("b", 1), ("copy", 0)):
+            writer.add_song("train", name, *_stem(tune(number, 20.0)))
+        writer.add_song("validation", "c", *_stem(tune(2, 20.0)))
+        writer.add_view("all", ["a", "b", "copy"])
+    splits = splits_of_presets(["twice"], tmp_path)
+    (problem,) = check_splits(splits, progress=False).problems
+    assert (problem.kind, problem.place) == ("same sound twice in a split", "twice/train/a")
+    assert problem.text.startswith("is the recording of twice/train/copy (0%")
+    whole = check_splits(splits_of_store(SongStore.open(tmp_path / "twice")), progress=False)
+    assert [problem.place for problem in whole.problems] == ["twice/train/a"]  # not of the view again
 
 
 def _stem(song: tuple[np.ndarray, NoteArray]) -> tuple[np.ndarray, list[list[int]], list[str], NoteArray]:
