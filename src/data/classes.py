@@ -48,6 +48,11 @@ def octave_remarks(sets: Sequence[TrainingSet], objective: ObjectiveConfig) -> l
         ]
     if False not in flags and by_flag == "known":
         return ["the store knows the octave of no training song: --octave-samples known finds no sample"]
+    if False not in flags and objective.hide_octaves:
+        return [
+            "the store knows the octave of no training song: with --hide-octaves nothing teaches in which "
+            "octave a sound is; add songs of known octave (-d takes several data sets)"
+        ]
     return []
 
 

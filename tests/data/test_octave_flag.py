@@ -18,7 +18,11 @@ from amt.data.segments import TrainingSet
         ({"octave_samples": "unknown"}, "", ""),
         ({"octave_weight": 1.0}, "", ""),
         ({"octave_weight": 1.0, "octave_samples": "unknown"}, "finds no sample", ""),
-        ({"chroma_weight": 1.0, "hide_octaves": True}, "--octave-unknown marks songs", ""),
+        (
+            {"chroma_weight": 1.0, "hide_octaves": True},
+            "--octave-unknown marks songs",
+            "add songs of known octave",
+        ),
         ({"octave_weight": 1.0, "octave_samples": "known"}, "", "of no training song"),
     ],
 )

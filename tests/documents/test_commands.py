@@ -127,7 +127,9 @@ def check(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Path(words[0])
     if place.parent.name in ("benchmarks", "examples"):
         text = (ROOT / place).read_text(encoding="utf-8")
-        for flag in (word for word in words if word.startswith("-")):
+        # options of other commands are quoted
+        flags = [word for word in shlex.split(" ".join(words)) if word.startswith("-")]
+        for flag in flags:
             assert flag in text or flag in {name for option in OPTIONS for name in option.names}, flag
         return
     assert (ROOT / "src" / place.name).is_file()
