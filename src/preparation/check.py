@@ -331,15 +331,17 @@ def _check_pairs(songs: Sequence[tuple[CheckedSplit, str, SongFacts]], report: C
     # Songs of a view are named by the split that they are of.
     songs = sorted(songs, key=lambda row: row[0].store.is_view(row[0].split))
     keys = [(item.store.path, song) for item, song, _ in songs]
-    held_by: dict[tuple[Path, str], set[str]] = {}
-    for key, (item, _, _) in zip(keys, songs, strict=True):
-        held_by.setdefault(key, set()).add(item.split)
+    held_by = {
+        key: item.split
+        for key, (item, _, _) in zip(keys, songs, strict=True)
+        if not item.store.is_view(item.split)
+    }
 
     def apart(first: int, second: int) -> bool:
         """Whether what one song teaches is scored on the other."""
         a, b = songs[first][0], songs[second][0]
         shared = a.shares_songs and b.shares_songs and a.store.path == b.store.path
-        return a.role != b.role and not (shared and held_by[keys[first]] & held_by[keys[second]])
+        return a.role != b.role and not (shared and held_by[keys[first]] == held_by[keys[second]])
 
     def compared(first: int, second: int) -> bool:
         return songs[first][0] is songs[second][0] or apart(first, second)

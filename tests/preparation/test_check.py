@@ -241,6 +241,15 @@ def test_a_recording_twice_in_a_split(tmp_path: Path) -> None:
     assert [problem.place for problem in whole.problems] == ["twice/train/a"]  # not of the view again
 
 
+def test_a_view_of_two_splits_does_not_hide_that_they_share_a_recording(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "twice", "twice") as writer:
+        writer.add_song("train", "a", *_stem(tune(0, 20.0)))
+        writer.add_song("validation", "copy", *_stem(tune(0, 20.0)))
+        writer.add_view("all", ["a", "copy"])
+    report = check_splits(splits_of_store(SongStore.open(tmp_path / "twice")), progress=False)
+    assert "same sound in two splits" in {problem.kind for problem in report.problems}
+
+
 def _stem(song: tuple[np.ndarray, NoteArray]) -> tuple[np.ndarray, list[list[int]], list[str], NoteArray]:
     return song[0], [[0]], ["mix"], song[1]
 
