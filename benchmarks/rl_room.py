@@ -27,15 +27,13 @@ import torch
 from objective_rl import BATCH, DATA, ROOT, STORE, held_out, held_out_songs, score_rows, windows_of
 
 from amt.data.store import SongStore
+from amt.evaluation.matching import ONSET_TOLERANCE, match_notes
 from amt.inference import load_transcriber
 from amt.model.decoder import DecoderWeights
 from amt.notes import array_to_notes
 from amt.quickstart.scoring import voice_notes
 from amt.rl.reward import Reward
 from amt.rl.rollout import roll_out
-
-TOLERANCE = 0.05
-"""Seconds."""
 
 
 @dataclass
@@ -54,14 +52,20 @@ class Missed:
             begin = number * length
             written = voice_notes(tokenizer.decode(row[None, None].numpy()).notes)
             last = max((note.onset for note in written), default=-1.0)
-            for note in reference:
-                at = note.onset - begin
-                if not 0 <= at < length:
-                    continue
-                self.notes += 1
-                if not any(abs(it.onset - at) <= TOLERANCE and it.pitch == note.pitch for it in written):
-                    self.missed += 1
-                    self.behind += at > last + TOLERANCE
+            own = [note for note in reference if 0 <= note.onset - begin < length]
+            onsets = np.array([note.onset - begin for note in own])
+            found = match_notes(
+                np.array([note.pitch for note in own], dtype=np.int64),
+                onsets,
+                onsets,
+                np.array([note.pitch for note in written], dtype=np.int64),
+                np.array([note.onset for note in written]),
+                np.array([note.onset for note in written]),
+                offset_ratio=None,
+            )
+            self.notes += len(own)
+            self.missed += int((found < 0).sum())
+            self.behind += int((onsets[found < 0] > last + ONSET_TOLERANCE).sum())
 
 
 def songs_of(store: Path, split: str) -> Iterator[Any]:
@@ -134,10 +138,11 @@ def main() -> None:
     parser.add_argument("model", type=Path, nargs="?", default=ROOT / "quickstart" / "model.ckpt")
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--temperature", type=float, default=0.7)
-    parser.add_argument(
+    songs_from = parser.add_mutually_exclusive_group()
+    songs_from.add_argument(
         "--held-out", type=int, nargs="*", default=[], metavar="SEED", help="as objective_rl.py"
     )
-    parser.add_argument("--store", type=Path, metavar="FOLDER", help="a prepared data set instead")
+    songs_from.add_argument("--store", type=Path, metavar="FOLDER", help="a prepared data set instead")
     parser.add_argument("--split", default="validation", help="of --store")
     options = parser.parse_args()
     torch.set_num_threads(1)

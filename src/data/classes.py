@@ -97,9 +97,9 @@ def _silence_taught(sets: Sequence[TrainingSet], task: Task) -> str:
     if not silent:
         return ""
     held = [f"{name} ({named_programs(programs)})" for name, programs in silent.items()]
-    ways_out = dict.fromkeys(
+    ways_out = [
         _prepare_again(task, programs, [name], of=f"those of {name}") for name, programs in silent.items()
-    )
+    ]
     return (
         f"{task.name} transcribes no note of {listing(held, _SHOWN)}: beside the other data such songs teach "
         f"at most where to write nothing; {''.join(ways_out)}otherwise leave out of -d what is not meant so"
