@@ -1,13 +1,15 @@
 """What the terms of the objective do, and what they cost, on the quick-start data.
 
-``python benchmarks/objective.py [--parts a b d cost] [--steps N] [--seeds 0 1 2] [--songs N] [--jobs 2]
-[--arms NAME ...] [--tables N] [--hard] [--batch N] [--full-size] [--out FILE]``; needs the quick-start data
-(``amt-prepare quickstart``). The reinforcement stage is part c, in ``objective_rl.py``.
+``python benchmarks/objective.py [--parts a b d e cost] [--steps N] [--seeds 0 1 2] [--songs N] [--jobs 2]
+[--arms NAME ...] [--tables N ...] [--hard] [--batch N] [--full-size] [--out FILE]``; needs the quick-start
+data (``amt-prepare quickstart``). The reinforcement stage is part c, in ``objective_rl.py``.
 
 a: labels of 90 % of the training songs in random octaves: cross-entropy alone, with octave or chroma term,
-with the octaves hidden.
+with the octaves hidden; labels of all songs in random octaves, pitch classes alone are scored; the first with
+the boundary term of the recipe.
 b: boundary term, with true labels and with onsets that are off by 20 ms.
 d: each of the aids of the quick start taken away; with ``--full-size`` at the published size.
+e: blank and onset term, with true labels and with labels that lack half of the notes.
 cost: time of the five terms in a training step.
 
 Each row is the mean over songs of a score, songs averaged over seeds, and the difference to the first row
@@ -30,6 +32,7 @@ from objective_runs import DATA, HARD, STORE, Run, experiment_of, run_all
 
 UNKNOWN_SHARE = 0.9
 JITTER = 0.02
+MISSING = 0.5
 SECONDS_PER_STEP = 0.12
 """Of a quick-start step on one thread of an ordinary core."""
 SECONDS_PER_SONG = 2.0
@@ -55,6 +58,7 @@ _OCTAVE = {"objective.octave_weight": 0.25, "objective.octave_samples": "unknown
 """A quarter of a melody's tokens are pitches: with this weight the term is as strong as they are in the
 cross-entropy."""
 _CHROMA = {"objective.chroma_weight": 0.1}
+_CHROMA_ALONE = {"objective.chroma_weight": 0.25}
 _HIDDEN = {"objective.hide_octaves": True}
 _BOUNDARY = {
     "cross-entropy": _HARD,
@@ -62,6 +66,14 @@ _BOUNDARY = {
     "and boundary 1, width 4": {"objective.boundary_weight": 1.0, "objective.boundary_width": 4},
     "soft shift 20 ms": _SOFT,
 }
+_COUNTS = {
+    "cross-entropy": {},
+    "and blank 0.1": {"objective.blank_weight": 0.1},
+    "and blank 1": {"objective.blank_weight": 1.0},
+    "and onset 0.1": {"objective.onset_weight": 0.1},
+    "and onset 1": {"objective.onset_weight": 1.0},
+}
+"""Beside the boundary term and the frame head of the quick start."""
 PARTS = {
     "a": [
         Part(
@@ -75,7 +87,23 @@ PARTS = {
                 "both, octaves hidden": {**_SOFT, **_OCTAVE, **_CHROMA, **_HIDDEN},
             },
             {"unknown_share": UNKNOWN_SHARE},
-        )
+        ),
+        Part(
+            "labels of all songs in random octaves",
+            ("chroma_f",),
+            {
+                "cross-entropy": _SOFT,
+                "and chroma": {**_SOFT, **_CHROMA_ALONE},
+                "chroma, octaves hidden": {**_SOFT, **_CHROMA_ALONE, **_HIDDEN},
+            },
+            {"unknown_share": 1.0},
+        ),
+        Part(
+            f"labels of {UNKNOWN_SHARE:.0%} of the songs in random octaves, with the boundary term",
+            ("onset_f", "chroma_f", "onset_f_25ms"),
+            {"cross-entropy": {}, "octave, octaves hidden": {**_OCTAVE, **_HIDDEN}},
+            {"unknown_share": UNKNOWN_SHARE},
+        ),
     ],
     "b": [
         Part("true labels", ("onset_error_ms", "onset_f_25ms", "onset_f"), _BOUNDARY),
@@ -111,6 +139,15 @@ PARTS = {
                 },
             },
         )
+    ],
+    "e": [
+        Part("true labels", ("onset_f", "silent_windows", "count_error"), _COUNTS),
+        Part(
+            f"labels that lack {MISSING:.0%} of the notes",
+            ("onset_f", "silent_windows", "count_error"),
+            _COUNTS,
+            {"missing": MISSING},
+        ),
     ],
 }
 
@@ -168,6 +205,15 @@ def _means(rows: Sequence[Sequence[float]]) -> list[float]:
 def number_text(value: float, style: str = "+.3f") -> str:
     """A number in a table; ``-`` for NaN."""
     return "-" if np.isnan(value) else format(value, style)
+
+
+def plain(value: Any) -> Any:
+    """Values for a JSON file, which has no NaN: null."""
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and np.isnan(value) else value
 
 
 def time_text(seconds: float) -> str:
@@ -267,7 +313,7 @@ def measure_cost(repeats: int = 7) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parts = ["a", "b", "d", "cost"]
+    parts = [*PARTS, "cost"]
     parser.add_argument(
         "--parts", nargs="+", default=parts, choices=[*PARTS, "cost"], help=f"what is run ({' '.join(parts)})"
     )
@@ -281,9 +327,10 @@ def main() -> None:
     parser.add_argument(
         "--tables",
         type=int,
-        default=2,
-        choices=[1, 2],
-        help="only the first N tables of each part (%(default)s)",
+        nargs="+",
+        default=[1, 2, 3],
+        choices=[1, 2, 3],
+        help="only these tables of each part, counted from 1 (1 2 3)",
     )
     parser.add_argument("--hard", action="store_true", help="score the hard mixes too")
     parser.add_argument(
@@ -299,8 +346,9 @@ def main() -> None:
     if arguments.full_size:
         arguments.parts, PARTS["d"] = ["d"], [FULL_SIZE]
     for name, part in PARTS.items():
-        PARTS[name] = part[: arguments.tables]
-    known = [name for part in arguments.parts for item in PARTS.get(part, []) for name in item.arms]
+        PARTS[name] = [table for number, table in enumerate(part, 1) if number in arguments.tables]
+    chosen = {part: PARTS.get(part, []) for part in arguments.parts}
+    known = [name for tables in chosen.values() for table in tables for name in table.arms]
     for name in arguments.arms:
         if name not in known:
             there = ", ".join(f'"{row}"' for row in dict.fromkeys(known))
@@ -315,17 +363,21 @@ def main() -> None:
     if count:
         print(f"{count} run{'s' if count > 1 else ''} of {arguments.steps} steps{about}", flush=True)
     result: dict[str, Any] = {"steps": arguments.steps, "seeds": arguments.seeds, "batch": arguments.batch}
-    for name in arguments.parts:
+    for name, tables in chosen.items():
         if name == "cost":
             result["cost"] = cost = measure_cost()
             print(f"\nthe five terms: {cost['share']:+.1%} of the CPU time of a step ({cost['step']:.3f} s)")
             continue
-        for part in PARTS[name]:
+        for part in tables:
+            if arguments.arms and not set(arguments.arms) & set(part.arms):
+                continue
             rows = measure_part(part, arguments)
             result.setdefault(name, {})[part.title] = rows
             show(f"{name}: {part.title}", rows)
     if arguments.out is not None:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        arguments.out.write_text(
+            json.dumps(plain(result), indent=1, allow_nan=False) + "\n", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

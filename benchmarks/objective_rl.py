@@ -217,7 +217,7 @@ def one_seed(
     return {RL: pool.submit(with_stage), SAME_TIME: pool.submit(run, SAME_TIME, minutes)}
 
 
-def mean_of(runs: Sequence[dict[str, Any]], measure: str) -> list[float]:
+def song_means(runs: Sequence[dict[str, Any]], measure: str) -> list[float]:
     """Of each song, averaged over seeds."""
     names = runs[0]["songs"]
     return [float(np.mean([run["songs"][name][measure] for run in runs])) for name in names]
@@ -230,16 +230,16 @@ def table(results: dict[str, list[dict[str, Any]]], seeds: Sequence[int]) -> lis
     rows: list[dict[str, Any]] = []
     for name, runs in results.items():
         row: dict[str, Any] = {"name": name, "steps": [run["steps"] for run in runs]}
-        row |= {measure: float(np.nanmean(mean_of(runs, measure))) for measure in MEASURES}
+        row |= {measure: float(np.nanmean(song_means(runs, measure))) for measure in MEASURES}
         if name != RL:
             found = paired_bootstrap(
-                mean_of(runs, "onset_f"), mean_of(results[RL], "onset_f"), num_resamples=10_000
+                song_means(runs, "onset_f"), song_means(results[RL], "onset_f"), num_resamples=10_000
             )
             row["gain"], row["interval"] = found.difference, found.interval
             row["num_songs"] = found.num_songs
             if len(runs) == len(seeds):
                 row["gain_by_seed"] = [
-                    float(np.nanmean(np.subtract(mean_of([rl], "onset_f"), mean_of([run], "onset_f"))))
+                    float(np.nanmean(np.subtract(song_means([rl], "onset_f"), song_means([run], "onset_f"))))
                     for rl, run in zip(results[RL], runs, strict=True)
                 ]
         rows.append(row)

@@ -23,6 +23,8 @@ OCTAVES = (-24, -12, 0, 12, 24)
 """Semitones that a sample of unknown octave is moved by, one for all its notes."""
 MATCH_SECONDS = 0.1
 """Notes of equal pitch this near are compared for the error of their onsets."""
+WINDOW_SECONDS = 2.048
+"""Length of a window in which notes are counted."""
 VALIDATION_SONGS = 1
 HARD = "onset_f_hard"
 """Name of the score of a hard mix."""
@@ -151,7 +153,9 @@ def train_and_score(run: Run) -> list[dict[str, float]]:
 
 
 def scores(reference: Sequence[Any], estimate: Sequence[Any]) -> dict[str, float]:
-    """Onset F1 as it is, of pitch classes, within 25 ms; sum and number of onset errors."""
+    """Onset F1 as it is, of pitch classes, within 25 ms; median error of the onsets; of the windows in which
+    notes begin, the share without any in the estimate, and by how much the number of them is off, as a share
+    of all notes."""
     from amt.evaluation import note_prf, repair_notes
     from amt.evaluation.pairing import Tolerances, pair_notes, pitches
 
@@ -164,8 +168,19 @@ def scores(reference: Sequence[Any], estimate: Sequence[Any]) -> dict[str, float
         "chroma_f": note_prf(*classes).f,
         "onset_f_25ms": note_prf(reference, estimate, onset_tolerance=0.025).f,
         "onset_error_ms": 1000 * float(np.median(errors)) if len(errors) else float("nan"),
+        **counts(ref["onset"], est["onset"]),
     }
     return {name: float(value) for name, value in values.items()}
+
+
+def counts(reference: Any, estimate: Any) -> dict[str, float]:
+    """``silent_windows`` and ``count_error`` of :func:`scores`, of onsets in seconds."""
+    edges = np.arange(0.0, max([0.0, *reference, *estimate]) + 2 * WINDOW_SECONDS, WINDOW_SECONDS)
+    true, found = (np.histogram(onsets, edges)[0] for onsets in (reference, estimate))
+    return {
+        "silent_windows": float(np.mean(found[true > 0] == 0)) if true.any() else float("nan"),
+        "count_error": float(np.abs(found - true).sum() / max(true.sum(), 1)),
+    }
 
 
 def make_view(source: Path, target: Path, run: Run) -> None:

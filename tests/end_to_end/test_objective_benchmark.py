@@ -46,6 +46,7 @@ def test_a_score_that_no_song_has_is_a_dash(objective: Any, capsys: pytest.Captu
     assert np.isnan([row["mean"], row["difference"], *row["of_seeds"]]).all()
     objective.show("a table", {"an arm": {"onset_f": row}})
     assert capsys.readouterr().out.split("onset_f")[1].split() == ["-", "difference", "-", "seeds", "-"]
+    assert objective.plain({"rows": [row]})["rows"][0]["mean"] is None
     row = objective.difference_row([[0.5, nan], [0.7, nan]], [[0.4, 0.2], [nan, 0.2]])
     assert row["mean"] == pytest.approx(0.6)
     assert row["difference"] == pytest.approx(0.2), "of the songs that both have a score of"
@@ -68,6 +69,14 @@ def test_an_unknown_arm_is_refused(
     said = capsys.readouterr().err
     assert '--arms "and octave": no row of these parts' in said
     assert '"cross-entropy", "and boundary 1, width 2", ' in said
+
+
+def test_windows_without_a_note_and_numbers_of_notes(objective: Any) -> None:
+    counts = importlib.import_module("objective_runs").counts
+    assert counts([0.1, 0.5, 3.0], [0.2]) == pytest.approx({"silent_windows": 0.5, "count_error": 2 / 3})
+    assert counts([0.1, 3.0], [0.2, 3.1]) == {"silent_windows": 0.0, "count_error": 0.0}
+    assert counts([0.1], [0.1, 9.0])["count_error"] == 1.0, "too many count as much as too few"
+    assert np.isnan(counts([], [1.0])["silent_windows"])
 
 
 def test_labels_that_lack_notes_are_those_of_the_training(objective: Any, tmp_path: Path) -> None:
@@ -99,6 +108,7 @@ def test_a_short_run_gives_a_table(tmp_path: Path) -> None:
     build_quickstart(tmp_path / "data" / "quickstart", small=True, progress=False, processes=1)
     out = tmp_path / "table.json"
     line = [sys.executable, str(BENCHMARKS / "objective.py"), "--parts", "a", "cost", "--steps", "2"]
+    line += ["--tables", "1"]
     line += ["--seeds", "0", "--songs", "1", "--hard", "--out", str(out)]
     environment = {**os.environ, "AMT_DATA_HOME": str(tmp_path / "data"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=900, check=False)
