@@ -16,6 +16,7 @@ EXIT_PROBLEMS = 1
 
 CHECK_OPTIONS = (
     HELP,
+    Option("--data-preset", "the same as a word, as other commands have it", "-d", count=0, group="options"),
     Option("--task", "also name notes whose programs have no class in this task", "-tk", group="options"),
     Option("--json", "write all numbers to this file", metavar="FILE", group="options"),
     PROCESSES,
@@ -34,7 +35,10 @@ def run_check(command: CommandLine, environment: Environment) -> int:
         )
         print(format_help(_USAGE, intro, CHECK_OPTIONS, {PROCESSES.long: ONE_PER_CORE}, ("options",)), end="")
         return EXIT_OK
-    if not command.words:
+    words = list(command.words)
+    if command.has("--data-preset"):
+        words += map(str, command.given["--data-preset"].values)
+    if not words:
         raise UsageError(f"check needs a data set or a preset: {_USAGE}")
     processes = read_processes(command)
     from ..config.tasks import get_task
@@ -48,11 +52,11 @@ def run_check(command: CommandLine, environment: Environment) -> int:
     task = str(command.get("--task", "")) if command.has("--task") else None
     if task is not None:
         get_task(task)
-    folder = _store_folder(command.words[0], environment)
-    if len(command.words) == 1 and folder is not None:
+    folder = _store_folder(words[0], environment)
+    if len(words) == 1 and folder is not None:
         splits = splits_of_store(SongStore.open(folder))
     else:
-        splits = splits_of_presets(command.words, environment.data_home, environment.excluded_presets)
+        splits = splits_of_presets(words, environment.data_home, environment.excluded_presets)
     report = check_splits(splits, task=task, processes=processes)
     print_check(report)
     if out is not None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..config.environment import Environment
-from ..config.names import counted
+from ..config.names import counted, unknown_name
 from ..config.presets import (
     combine_presets,
     get_single_preset,
@@ -28,14 +28,19 @@ def run_list(command: CommandLine, environment: Environment) -> int:
     """Run ``prepare.py list``."""
     if command.has("--help"):
         intro = (
-            "List the data sets that are prepared in the data folder, and the presets that can be trained on."
+            "List the data sets that are prepared in the data folder, and the presets that can be trained "
+            "on; with names, only the data sets of these names."
         )
-        print(format_help("prepare.py list", intro, LIST_OPTIONS, {}, ("options",)), end="")
+        print(format_help("prepare.py list [NAME ...]", intro, LIST_OPTIONS, {}, ("options",)), end="")
         return EXIT_OK
-    if command.words:
-        raise UsageError(f"list takes no word like {command.words[0]!r}")
     home = environment.data_home
     stores = list_stores(home)
+    for word in command.words:
+        if word not in stores:
+            raise unknown_name(f"data set in {home}", word, stores)
+    if command.words and command.has(_ALL.long):
+        raise UsageError(f"{_ALL.long} is about presets: leave out {' '.join(command.words)}")
+    stores = [name for name in stores if not command.words or name in command.words]
     print(f"prepared in {home}, each of them a name for -d:")
     wide = max(map(len, stores), default=0)
     for name in stores:
@@ -45,6 +50,8 @@ def run_list(command: CommandLine, environment: Environment) -> int:
                 _print_names(f"    {split}:", songs, indent=6)
     if not stores:
         print("  nothing")
+    if command.words:
+        return EXIT_OK
     ready = [name for name in list_presets() if _is_ready(name, home)]
     _print_names("presets whose data is prepared:", ready)
     others = sorted({*list_presets()} - {*ready})

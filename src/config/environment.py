@@ -129,7 +129,10 @@ VARIABLES: tuple[Variable, ...] = (
         ("trainer.find_unused_parameters",),
     ),
     Variable(
-        "AMT_VALIDATE_BEFORE_FIT", "bool", "one whole validation first", ("trainer.validate_before_fit",)
+        "AMT_VALIDATE_BEFORE_FIT",
+        "bool",
+        "one whole validation first; a run that is resumed begins with none",
+        ("trainer.validate_before_fit",),
     ),
     Variable(
         "AMT_VAL_START_TRAIN_LOSS_THRESHOLD", "float", "no validation until the training loss is below this"

@@ -14,7 +14,7 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     lowered: dict[str, str] = {}
     for candidate in candidates:
         lowered.setdefault(candidate.lower(), candidate)
-    found = difflib.get_close_matches(name.lower(), list(lowered), n=count, cutoff=0.5)
+    found = difflib.get_close_matches(name.lower(), list(lowered), n=count, cutoff=0.6)
     return [lowered[item] for item in found]
 
 

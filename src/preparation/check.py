@@ -55,6 +55,8 @@ WAYS_OUT = {
     "that the octave is not reliable (--octave-unknown)",
     "same sound twice in a split": "take one of the files away and prepare again with --overwrite, or this "
     "recording counts twice",
+    "same sound in two data sets": "leave one of the data sets out of -d, or this recording counts twice in "
+    "training",
     "same sound in two splits": "take one of the files away and prepare again with --overwrite, or "
     "the scores say nothing about new songs",
     "same notes in two splits": "put all versions of a piece into one split (in a manifest: split)",
@@ -344,7 +346,11 @@ def _check_pairs(songs: Sequence[tuple[CheckedSplit, str, SongFacts]], report: C
         return a.role != b.role and not (shared and held_by[keys[first]] == held_by[keys[second]])
 
     def compared(first: int, second: int) -> bool:
-        return songs[first][0] is songs[second][0] or apart(first, second)
+        a, b = songs[first][0], songs[second][0]
+        return a is b or apart(first, second) or trained_on_in_both(a, b)
+
+    def trained_on_in_both(a: CheckedSplit, b: CheckedSplit) -> bool:
+        return a.role == b.role == "train" and a.store.path != b.store.path
 
     def place(number: int) -> str:
         item, song, _ = songs[number]
@@ -354,9 +360,10 @@ def _check_pairs(songs: Sequence[tuple[CheckedSplit, str, SongFacts]], report: C
     named: set[frozenset[tuple[Path, str]]] = set()
     for first, second, difference in same_sound([facts.prints for _, _, facts in songs], compared):
         twice.add((first, second))
+        a, b = songs[first][0], songs[second][0]
         kind = "same sound in two splits"
         if not apart(first, second):
-            kind = "same sound twice in a split"
+            kind = f"same sound {'in two data sets' if trained_on_in_both(a, b) else 'twice in a split'}"
             pair = frozenset((keys[first], keys[second]))
             if pair in named:  # once, not for a view of it too
                 continue

@@ -241,6 +241,24 @@ def test_a_recording_twice_in_a_split(tmp_path: Path) -> None:
     assert [problem.place for problem in whole.problems] == ["twice/train/a"]  # not of the view again
 
 
+def test_a_recording_in_two_data_sets_that_are_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, store in enumerate(("one", "two")):
+        with StoreWriter(tmp_path / store, store) as writer:
+            writer.add_song("train", "both", *_stem(tune(0, 20.0)))
+            writer.add_song("train", "own", *_stem(tune(1 + number, 20.0)))
+            writer.add_song("validation", "last", *_stem(tune(3 + number, 20.0)))
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path))
+    (problem,) = check_splits(splits_of_presets(["one", "two"], tmp_path), progress=False).problems
+    assert (problem.kind, problem.place) == ("same sound in two data sets", "one/train/both")
+    assert problem.text.startswith("is the recording of two/train/both")
+    assert prepare.main(["check", "-d", "one", "two", "--processes", "1"]) == 1
+    assert "leave one of the data sets out of -d" in capsys.readouterr().out
+    for words in (["one"], ["-d", "one"]):
+        assert prepare.main(["check", *words, "--processes", "1"]) == 0
+
+
 def test_a_view_of_two_splits_does_not_hide_that_they_share_a_recording(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "twice", "twice") as writer:
         writer.add_song("train", "a", *_stem(tune(0, 20.0)))

@@ -68,11 +68,19 @@ def test_a_mixture_is_ready_when_all_its_stores_are(
     assert "all_urmp" in listed(capsys)[1]
 
 
-def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("AMT_DATA_HOME", str(tmp_path))
+    make_store(tmp_path / "mine", train=1)
+    make_store(tmp_path / "other", train=2)
     assert main(["list", "--help"]) == 0
     assert "prepare.py list" in capsys.readouterr().out
-    assert main(["list", "mine"]) == 2
-    assert "'mine'" in capsys.readouterr().err
+    assert main(["list", "mime"]) == 2
+    assert "unknown data set in" in (said := capsys.readouterr().err)
+    assert "'mime'; did you mean 'mine'?" in said
+    assert main(["list", "mine", "--all"]) == 2
+    assert "--all is about presets" in capsys.readouterr().err
+    assert main(["list", "mine"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["  mine  train 1 song"]
 
 
 def test_the_songs_of_each_part(
