@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from ..notes.note import NOTE_DTYPE
 from ..tokenizer import NoteTokenizer
 from .batch import Batch, ValidationItem
 from .collate import notes_tensor, trim_to_bucket
+from .patience import read_patiently
 from .sampling import batch_numbers, batches_of_worker
 from .scored import ScoredSet, reference_of
 from .segments import Sample, SegmentMaker
@@ -110,7 +112,7 @@ class TrainingBatches(IterableDataset[Batch]):
             numbers = batch_numbers(
                 batch, self._first_sample, self._rank, self._world_size, self._local_batch
             )
-            samples = [self._maker.make(int(number)) for number in numbers]
+            samples = [read_patiently(partial(self._maker.make, int(number))) for number in numbers]
             yield collate_samples(samples, self._tokenizer, self._audio.segment_seconds, slots)
 
 
@@ -145,6 +147,9 @@ class EvaluationSongs(Dataset[ValidationItem]):
     def __getitem__(self, index: int) -> ValidationItem:
         if not 0 <= index < len(self._places):
             raise IndexError(index)
+        return read_patiently(partial(self._item, index))
+
+    def _item(self, index: int) -> ValidationItem:
         set_index, number = (int(value) for value in self._places[index])
         size = self._audio.segment_samples
         if number < 0:

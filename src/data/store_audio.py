@@ -6,6 +6,7 @@ room and several times the CPU time.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ ARRAY = "npy"
 FLAC = "flac"
 CODINGS = (ARRAY, FLAC)
 ARRAY_FILE = "stems.npy"
+_SYSTEM_ERROR = 2
+"""libsndfile's number for an error of the file system; which one, it does not tell."""
 
 
 def flac_file(folder: Path, stem: int) -> Path:
@@ -117,12 +120,15 @@ def _open_array(path: Path, shape: tuple[int, int]) -> tuple[int, int]:
 
 def _fill(handle: int, row: npt.NDArray[np.int16], position: int, path: Path) -> None:
     target = row.view(np.uint8).data
-    done = os.preadv(handle, [target], position)
-    while done < len(target):
-        more = os.preadv(handle, [target[done:]], position + done)
-        if more == 0:
-            raise StoreError(f"{path}: the file ends early; prepare the store again")
-        done += more
+    try:
+        done = os.preadv(handle, [target], position)
+        while done < len(target):
+            more = os.preadv(handle, [target[done:]], position + done)
+            if more == 0:
+                raise StoreError(f"{path}: the file ends early; prepare the store again")
+            done += more
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _read_flac(path: Path, num_samples: int, low: int, row: StemArray) -> None:
@@ -138,6 +144,8 @@ def _read_flac(path: Path, num_samples: int, low: int, row: StemArray) -> None:
             file.seek(low)
             read = len(file.read(out=row))
     except soundfile.SoundFileError as error:
+        if getattr(error, "code", None) == _SYSTEM_ERROR:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path)) from None
         raise StoreError(f"{path}: cannot be read as FLAC ({error}); prepare the store again") from None
     if read != len(row):
         raise StoreError(f"{path}: the file ends early; prepare the store again")

@@ -57,12 +57,15 @@ def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> npt.NDArray
 
     Raises:
         StoreError: the file is missing or damaged; the message names it.
+        OSError: the disk, or the server it is on, cannot give it now.
     """
     try:
         array: npt.NDArray[Any] = np.load(path, mmap_mode, allow_pickle=False)
     except FileNotFoundError:
         raise missing_file(path) from None
     except Exception as error:  # a damaged header can lead to any
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         detail = " ".join(str(error).split())[:200]
         raise StoreError(f"{path}: cannot be read as an array ({detail})") from None
     return array

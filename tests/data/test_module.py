@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import multiprocessing
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -16,11 +19,12 @@ import torch
 
 from amt.config import AudioConfig, Augmentation, BatchSizes, DataConfig, DataIO, Experiment
 from amt.config.presets import MULTI_PRESETS, SINGLE_PRESETS, EvaluationSet, MultiPreset, SinglePreset
+from amt.data import patience
 from amt.data.batch import Batch
 from amt.data.collate import label_buckets
 from amt.data.module import TranscriptionData
 from amt.data.shares import FACT, SPLITS, Shares, filling_way_out
-from amt.data.store import StoreWriter
+from amt.data.store import StoreError, StoreWriter
 from amt.data.workers import cap_workers, raise_file_limit, shared_memory_problem
 from amt.notes import Note
 from amt.notes.note import notes_to_array
@@ -100,6 +104,60 @@ def test_a_run_resumes_in_the_middle(data_home: Path) -> None:
     rest = take(data(data_home, experiment(2), first_sample=12), 3)
     for one, other in zip(whole[3:], rest, strict=True):
         same(one, other)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_file_server_that_is_away_for_a_while_ends_no_run(
+    data_home: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = take(data(data_home, experiment()), 3)
+    preadv, calls = os.preadv, itertools.count(1)
+
+    def stumble(handle: int, buffers: list[memoryview], position: int) -> int:
+        if next(calls) % 5 == 0:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return preadv(handle, buffers, position)
+
+    monkeypatch.setattr(os, "preadv", stumble)
+    monkeypatch.setattr(patience, "PAUSES", (0.0,) * 4)
+    with pytest.warns(UserWarning, match="tried again") if workers == 0 else nullcontext():
+        found = take(data(data_home, experiment(workers), context="fork"), 3)
+    for one, other in zip(whole, found, strict=True):
+        same(one, other)
+
+
+def test_a_file_server_that_stays_away_is_named(data_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = data(data_home, experiment())
+    songs = module.val_dataloader().dataset
+    tried = itertools.count()
+
+    def fail(handle: int, buffers: list[memoryview], position: int) -> int:
+        next(tried)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "preadv", fail)
+    monkeypatch.setattr(patience, "PAUSES", (0.0,) * 4)
+    with pytest.raises(StoreError, match=r"stems\.npy: cannot be read .*, nor 4 tries later"), pytest.warns():
+        take(module, 1)
+    assert next(tried) == 5
+    with pytest.raises(StoreError, match=r"stems\.npy: cannot be read"), pytest.warns():
+        songs[0]
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES])
+def test_what_does_not_pass_is_not_waited_for(
+    data_home: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = data(data_home, experiment())
+
+    def fail(handle: int, buffers: list[memoryview], position: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "preadv", fail)
+    monkeypatch.setattr(patience, "PAUSES", (100.0,) * 4)
+    with pytest.raises(OSError, match=os.strerror(number)) as caught:
+        take(module, 1)
+    assert str(caught.value.filename).endswith("stems.npy")
 
 
 def test_the_training_loader_has_no_length(data_home: Path) -> None:
