@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from .store_format import StemArray, StoreError, missing_file, read_array
+from .store_format import StemArray, StoreError, missing_file, read_array, unreadable
 
 ARRAY = "npy"
 FLAC = "flac"
@@ -108,6 +108,8 @@ def _open_array(path: Path, shape: tuple[int, int]) -> tuple[int, int]:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
         raise missing_file(path) from None
+    except OSError as error:
+        raise unreadable(error, path) from None
     offset = data_offset(handle)
     if os.fstat(handle).st_size != offset + 2 * shape[0] * shape[1]:
         os.close(handle)
@@ -128,7 +130,7 @@ def _fill(handle: int, row: npt.NDArray[np.int16], position: int, path: Path) ->
                 raise StoreError(f"{path}: the file ends early; prepare the store again")
             done += more
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        raise unreadable(error, path) from None
 
 
 def _read_flac(path: Path, num_samples: int, low: int, row: StemArray) -> None:
@@ -145,7 +147,7 @@ def _read_flac(path: Path, num_samples: int, low: int, row: StemArray) -> None:
             read = len(file.read(out=row))
     except soundfile.SoundFileError as error:
         if getattr(error, "code", None) == _SYSTEM_ERROR:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path)) from None
+            raise unreadable(OSError(errno.EIO, os.strerror(errno.EIO)), path) from None
         raise StoreError(f"{path}: cannot be read as FLAC ({error}); prepare the store again") from None
     if read != len(row):
         raise StoreError(f"{path}: the file ends early; prepare the store again")

@@ -36,6 +36,16 @@ class StoreError(ValueError):
     """A store that is missing, broken or of another version."""
 
 
+class UnreadableFile(OSError, StoreError):
+    """A file of a store that the disk, or the server it is on, does not give: ``errno``, ``strerror`` and
+    ``filename`` as of an ``OSError``. What it holds may be good."""
+
+
+def unreadable(error: OSError, path: Path) -> UnreadableFile:
+    """An error of the file system on the way to ``path``."""
+    return UnreadableFile(error.errno, error.strerror, str(path))
+
+
 def shown_problems(problems: Sequence[str], most: int = 50) -> list[str]:
     """The first problems, and how many more there are."""
     shown = list(problems[:most])
@@ -57,7 +67,6 @@ def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> npt.NDArray
 
     Raises:
         StoreError: the file is missing or damaged; the message names it.
-        OSError: the disk, or the server it is on, cannot give it now.
     """
     try:
         array: npt.NDArray[Any] = np.load(path, mmap_mode, allow_pickle=False)
@@ -65,7 +74,7 @@ def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> npt.NDArray
         raise missing_file(path) from None
     except Exception as error:  # a damaged header can lead to any
         if isinstance(error, OSError) and error.errno is not None:
-            raise OSError(error.errno, error.strerror, str(path)) from None
+            raise unreadable(error, path) from None
         detail = " ".join(str(error).split())[:200]
         raise StoreError(f"{path}: cannot be read as an array ({detail})") from None
     return array

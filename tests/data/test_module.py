@@ -155,9 +155,9 @@ def test_what_does_not_pass_is_not_waited_for(
 
     monkeypatch.setattr(os, "preadv", fail)
     monkeypatch.setattr(patience, "PAUSES", (100.0,) * 4)
-    with pytest.raises(OSError, match=os.strerror(number)) as caught:
+    with pytest.raises(StoreError, match=os.strerror(number)) as caught:
         take(module, 1)
-    assert str(caught.value.filename).endswith("stems.npy")
+    assert "stems.npy" in str(caught.value)
 
 
 def test_the_training_loader_has_no_length(data_home: Path) -> None:

@@ -325,3 +325,18 @@ def test_splits_can_share_songs(tmp_path: Path) -> None:
 def test_a_plain_store_is_written_as_version_1(tmp_path: Path) -> None:
     write_store(tmp_path / "store")
     assert SongStore.open(tmp_path / "store").header["version"] == 1
+
+
+def test_a_file_that_the_disk_does_not_give_is_said_where_the_store_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with StoreWriter(tmp_path / "away", "away") as writer:
+        writer.add_split("train")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(np, "load", fail)
+    with pytest.raises(StoreError, match=r"train\.npy") as caught:
+        SongStore.open(tmp_path / "away")
+    assert os.strerror(errno.EIO) in str(caught.value)
