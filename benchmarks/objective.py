@@ -52,6 +52,13 @@ class Part:
     """Fields of each :class:`Run`."""
 
 
+def _true_and_wrong(
+    measures: tuple[str, ...], arms: dict[str, dict[str, Any]], wrong: str, settings: dict[str, Any]
+) -> list[Part]:
+    """The same arms with true labels, and with labels that are wrong in the way ``wrong`` says."""
+    return [Part("true labels", measures, arms), Part(wrong, measures, arms, settings)]
+
+
 _HARD = {"objective.boundary_weight": 0.0}
 _SOFT = {**_HARD, "objective.soft_shift_ms": 20.0}
 _OCTAVE = {"objective.octave_weight": 0.25, "objective.octave_samples": "unknown"}
@@ -105,15 +112,12 @@ PARTS = {
             {"unknown_share": UNKNOWN_SHARE},
         ),
     ],
-    "b": [
-        Part("true labels", ("onset_error_ms", "onset_f_25ms", "onset_f"), _BOUNDARY),
-        Part(
-            f"onsets of the labels off by {1000 * JITTER:.0f} ms (standard deviation)",
-            ("onset_error_ms", "onset_f_25ms", "onset_f"),
-            _BOUNDARY,
-            {"jitter": JITTER},
-        ),
-    ],
+    "b": _true_and_wrong(
+        ("onset_error_ms", "onset_f_25ms", "onset_f"),
+        _BOUNDARY,
+        f"onsets of the labels off by {1000 * JITTER:.0f} ms (standard deviation)",
+        {"jitter": JITTER},
+    ),
     "d": [
         Part(
             "aids of the quick start",
@@ -140,15 +144,12 @@ PARTS = {
             },
         )
     ],
-    "e": [
-        Part("true labels", ("onset_f", "silent_windows", "count_error"), _COUNTS),
-        Part(
-            f"labels that lack {MISSING:.0%} of the notes",
-            ("onset_f", "silent_windows", "count_error"),
-            _COUNTS,
-            {"missing": MISSING},
-        ),
-    ],
+    "e": _true_and_wrong(
+        ("onset_f", "silent_windows", "count_error"),
+        _COUNTS,
+        f"labels that lack {MISSING:.0%} of the notes",
+        {"missing": MISSING},
+    ),
 }
 
 
@@ -313,9 +314,9 @@ def measure_cost(repeats: int = 7) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parts = [*PARTS, "cost"]
+    names = [*PARTS, "cost"]
     parser.add_argument(
-        "--parts", nargs="+", default=parts, choices=[*PARTS, "cost"], help=f"what is run ({' '.join(parts)})"
+        "--parts", nargs="+", default=names, choices=names, help=f"what is run ({' '.join(names)})"
     )
     parser.add_argument("--steps", type=int, default=1200, help="training steps of each run (%(default)s)")
     parser.add_argument(
@@ -343,11 +344,13 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="write the tables as JSON (nowhere)")
     arguments = parser.parse_args()
+    parts = PARTS
     if arguments.full_size:
-        arguments.parts, PARTS["d"] = ["d"], [FULL_SIZE]
-    for name, part in PARTS.items():
-        PARTS[name] = [table for number, table in enumerate(part, 1) if number in arguments.tables]
-    chosen = {part: PARTS.get(part, []) for part in arguments.parts}
+        arguments.parts, parts = ["d"], {"d": [FULL_SIZE]}
+    chosen = {
+        part: [table for number, table in enumerate(parts.get(part, []), 1) if number in arguments.tables]
+        for part in arguments.parts
+    }
     known = [name for tables in chosen.values() for table in tables for name in table.arms]
     for name in arguments.arms:
         if name not in known:

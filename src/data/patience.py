@@ -6,9 +6,8 @@ import errno
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
-
-from .store_format import StoreError
 
 Found = TypeVar("Found")
 
@@ -37,6 +36,21 @@ PASSING = frozenset(
 """Errors that may be over after a while, as those of file systems of other machines are."""
 
 
+class UnreadableFile(OSError, ValueError):
+    """A file that the disk, or the server it is on, does not give; ``errno``, ``strerror`` and ``filename``
+    are those of an ``OSError``. What it holds may be good."""
+
+    def __str__(self) -> str:
+        if self.filename is None:  # made again from its words, in another process
+            return super().__str__()
+        return f"{self.filename}: cannot be read ({self.strerror})"
+
+
+def unreadable(error: OSError, path: Path) -> UnreadableFile:
+    """An error of the file system on the way to ``path``."""
+    return UnreadableFile(error.errno, error.strerror or str(error), str(path))
+
+
 def read_patiently(read: Callable[[], Found]) -> Found:
     """What ``read`` gives. An error of the file system that may pass is waited for, with a warning each time.
 
@@ -44,20 +58,20 @@ def read_patiently(read: Callable[[], Found]) -> Found:
         read: reads all it needs anew each time it is called.
 
     Raises:
-        StoreError: it did not pass; any other error of ``read`` comes as it is.
+        ValueError: it did not pass; any other error of ``read`` comes as it is.
     """
-    for pause in (*PAUSES, None):
+    for pause in PAUSES:
         try:
             return read()
-        except OSError as error:
+        except UnreadableFile as error:
             if error.errno not in PASSING:
                 raise
-            what = f"{error.filename or 'the data'}: cannot be read ({error.strerror or error})"
-            if pause is None:
-                raise StoreError(
-                    f"{what}, nor {len(PAUSES)} tries later; see to the disk, or the server it is on, and "
-                    "start again"
-                ) from None
-        warnings.warn(f"{what}; tried again in {pause:g} s", stacklevel=2)
+            warnings.warn(f"{error}; tried again in {pause:g} s", stacklevel=2)
         time.sleep(pause)
-    raise AssertionError("the last try returns or raises")
+    try:
+        return read()
+    except UnreadableFile as error:
+        raise ValueError(
+            f"{error}, nor {len(PAUSES)} tries earlier; see to the disk, or the server it is on, and start "
+            "again"
+        ) from None

@@ -299,7 +299,7 @@ def _read_index(path: Path, split: str, facts: Any, problems: list[str]) -> npt.
         return None
     try:
         rows: npt.NDArray[np.void] = read_array(file)
-    except StoreError as error:
+    except ValueError as error:
         problems.append(str(error))
         return None
     names = ("song_id", *(name for name, _ in INDEX_FIELDS))

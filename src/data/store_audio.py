@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from .store_format import StemArray, StoreError, missing_file, read_array, unreadable
+from .patience import unreadable
+from .store_format import StemArray, StoreError, missing_file, read_array
 
 ARRAY = "npy"
 FLAC = "flac"
@@ -110,8 +111,12 @@ def _open_array(path: Path, shape: tuple[int, int]) -> tuple[int, int]:
         raise missing_file(path) from None
     except OSError as error:
         raise unreadable(error, path) from None
-    offset = data_offset(handle)
-    if os.fstat(handle).st_size != offset + 2 * shape[0] * shape[1]:
+    try:
+        offset, size = data_offset(handle), os.fstat(handle).st_size
+    except OSError as error:
+        os.close(handle)
+        raise unreadable(error, path) from None
+    if size != offset + 2 * shape[0] * shape[1]:
         os.close(handle)
         raise StoreError(
             f"{path}: its size does not fit {shape[0]} stems of {shape[1]} samples, "
@@ -134,8 +139,6 @@ def _fill(handle: int, row: npt.NDArray[np.int16], position: int, path: Path) ->
 
 
 def _read_flac(path: Path, num_samples: int, low: int, row: StemArray) -> None:
-    if not path.is_file():
-        raise missing_file(path)
     try:
         with soundfile.SoundFile(path) as file:
             if file.frames != num_samples or file.channels != 1:
@@ -147,10 +150,21 @@ def _read_flac(path: Path, num_samples: int, low: int, row: StemArray) -> None:
             read = len(file.read(out=row))
     except soundfile.SoundFileError as error:
         if getattr(error, "code", None) == _SYSTEM_ERROR:
-            raise unreadable(OSError(errno.EIO, os.strerror(errno.EIO)), path) from None
+            raise _file_error(path) from None
         raise StoreError(f"{path}: cannot be read as FLAC ({error}); prepare the store again") from None
     if read != len(row):
         raise StoreError(f"{path}: the file ends early; prepare the store again")
+
+
+def _file_error(path: Path) -> ValueError:
+    """What is wrong with a file that libsndfile cannot open or read."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return missing_file(path)
+    except OSError as error:
+        return unreadable(error, path)
+    return unreadable(OSError(errno.EIO, os.strerror(errno.EIO)), path)
 
 
 def data_offset(handle: int) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..notes.note import DRUM_PROGRAM, NoteArray, note_programs
+from .patience import unreadable
 
 FORMAT = "amt-store"
 VERSION = 2
@@ -36,16 +37,6 @@ class StoreError(ValueError):
     """A store that is missing, broken or of another version."""
 
 
-class UnreadableFile(OSError, StoreError):
-    """A file of a store that the disk, or the server it is on, does not give: ``errno``, ``strerror`` and
-    ``filename`` as of an ``OSError``. What it holds may be good."""
-
-
-def unreadable(error: OSError, path: Path) -> UnreadableFile:
-    """An error of the file system on the way to ``path``."""
-    return UnreadableFile(error.errno, error.strerror, str(path))
-
-
 def shown_problems(problems: Sequence[str], most: int = 50) -> list[str]:
     """The first problems, and how many more there are."""
     shown = list(problems[:most])
@@ -67,6 +58,7 @@ def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> npt.NDArray
 
     Raises:
         StoreError: the file is missing or damaged; the message names it.
+        UnreadableFile: the file system does not give it.
     """
     try:
         array: npt.NDArray[Any] = np.load(path, mmap_mode, allow_pickle=False)

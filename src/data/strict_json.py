@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from .patience import unreadable
+
 
 def read_json_object(path: Path) -> dict[str, Any]:
     """The object in the JSON file ``path``.
@@ -30,7 +32,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise ValueError(f"{path}: the file is missing") from None
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
+        raise unreadable(error, path) from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: the file is not UTF-8 text") from None
     return parse_json(text, path)

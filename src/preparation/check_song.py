@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..data.store import Song, SongStore, StemArray, StoreError, mix_stems
+from ..data.store import Song, SongStore, StemArray, mix_stems
 from ..notes.note import CHORUS_PROGRAM, SINGING_PROGRAM, NoteArray, note_programs
 from .fingerprints import Grams, Prints, note_grams, sound_prints
 from .octaves import octave_votes
@@ -86,7 +86,7 @@ def check_song(song: Song) -> SongFacts:
         stems, notes = song.stems, song.notes
         facts.without_notes = bool(song.meta.get("without_notes")) or bool(song.unannotated)
         programs = song.stem_programs
-    except StoreError as error:
+    except ValueError as error:
         facts.error = str(error)
         return facts
     if not song.num_samples:

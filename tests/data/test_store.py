@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
+from amt.data.patience import UnreadableFile
 from amt.data.store import SongStore, StoreError, StoreWriter
 from amt.notes.note import NOTE_DTYPE, NoteArray
 
@@ -340,3 +342,34 @@ def test_a_file_that_the_disk_does_not_give_is_said_where_the_store_is_opened(
     with pytest.raises(StoreError, match=r"train\.npy") as caught:
         SongStore.open(tmp_path / "away")
     assert os.strerror(errno.EIO) in str(caught.value)
+
+
+def test_an_error_of_the_disk_is_no_damaged_flac(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_store(tmp_path / "store", flac=True)
+    song = SongStore.open(tmp_path / "store").song("train", 0)
+
+    def fail(*_: object) -> None:
+        raise soundfile.LibsndfileError(2)
+
+    monkeypatch.setattr(soundfile, "SoundFile", fail)
+    with pytest.raises(UnreadableFile, match=r"stem00\.flac: cannot be read") as caught:
+        song.read_stems()
+    assert caught.value.errno == errno.EIO
+
+
+def test_no_handle_is_left_when_the_head_of_an_array_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_store(tmp_path / "store")
+    song = SongStore.open(tmp_path / "store").song("train", 0)
+    closed: list[int] = []
+    close = os.close
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "pread", fail)
+    monkeypatch.setattr(os, "close", lambda handle: (closed.append(handle), close(handle)))
+    with pytest.raises(UnreadableFile, match=r"stems\.npy: cannot be read"):
+        song.read_stems()
+    assert len(closed) == 1
