@@ -386,3 +386,17 @@ def test_what_holds_of_several_splits_is_said_once(
     print_check(report)
     words = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "too few" in words
+
+
+def test_a_song_whose_facts_are_damaged_is_named_and_the_others_are_looked_at(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "own", "own") as writer:
+        for number in range(2):
+            writer.add_song("train", f"song{number}", *_stem(tune(number)))
+        writer.add_song("validation", "last", *_stem(tune(2)))
+    (tmp_path / "own" / "songs" / "song0" / "song.json").write_text("{", encoding="utf-8")
+    report = check_splits(splits_of_store(SongStore.open(tmp_path / "own")), progress=False)
+    assert [(problem.kind, problem.place) for problem in report.problems] == [
+        ("unreadable", "own/train/song0")
+    ]
+    assert "song.json" in report.problems[0].text
+    assert len(report.songs) == 3
