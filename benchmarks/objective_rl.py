@@ -1,8 +1,8 @@
 """Part c of ``docs/objective.md``: what REINFORCE adds to a converged model, against more cross-entropy.
 
 ``python benchmarks/objective_rl.py [--start CKPT | --start-minutes 10] [--minutes 3] [--seeds 0 1 2]
-[--held-out 2027] [--lr 3e-4] [--stage OPTIONS] [--jitter SECONDS] [--missing SHARE] [--jobs 2]
-[--out FILE]``; needs ``data/quickstart`` (``amt-prepare quickstart``).
+[--held-out 2027] [--lr 3e-4] [--stage OPTIONS] [--options OPTIONS] [--jitter SECONDS] [--missing SHARE]
+[--jobs 2] [--out FILE]``; needs ``data/quickstart`` (``amt-prepare quickstart``).
 
 From one start and with one learning rate and schedule, three runs per seed: with the stage and reward
 ``onset_f`` for so many minutes, with cross-entropy alone for the same time, and with cross-entropy alone for
@@ -86,7 +86,7 @@ def train_start(options: argparse.Namespace) -> Path:
     from amt.training.trainer import fast_bf16_on_cpu
 
     line = ["--recipe", "quickstart", "--max-minutes", str(options.start_minutes), *TWO_PROCESSES]
-    line += ["-pr", "bf16-mixed" if fast_bf16_on_cpu() else "32"]
+    line += ["-pr", "bf16-mixed" if fast_bf16_on_cpu() else "32", *shlex.split(options.options)]
     return train("start", line, Path(options.work), warmup="")
 
 
@@ -267,9 +267,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=3.0, help="of each run")
     parser.add_argument("--lr", type=float, default=3e-4, help="base rate of all runs")
     parser.add_argument("--stage", default="", help="further options of the runs with REINFORCE, quoted")
-    parser.add_argument(
-        "--options", default="", help="further options of all runs, quoted (a start of other sizes)"
-    )
+    parser.add_argument("--options", default="", help="further options of all runs, the start too, quoted")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--held-out", type=int, nargs="*", default=[2027], metavar="SEED")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")

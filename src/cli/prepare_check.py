@@ -45,6 +45,7 @@ def run_check(command: CommandLine, environment: Environment) -> int:
     from ..data.store import SongStore
     from ..inference.files import atomic_path
     from ..preparation.check import check_splits, print_check, splits_of_presets, splits_of_store
+    from ..reports.table import make_console
 
     out = Path(str(command.get("--json", ""))) if command.has("--json") else None
     if out is not None and out.is_dir():
@@ -58,7 +59,7 @@ def run_check(command: CommandLine, environment: Environment) -> int:
     else:
         splits = splits_of_presets(words, environment.data_home, environment.excluded_presets)
     report = check_splits(splits, task=task, processes=processes)
-    print_check(report)
+    print_check(report, make_console())
     if out is not None:
         text = json.dumps(report.as_dict(), indent=1, ensure_ascii=False, allow_nan=False)
         with atomic_path(out) as temporary:

@@ -206,12 +206,11 @@ def check_splits(
     return report
 
 
-def print_check(report: CheckReport, shown: int = 10) -> None:
+def print_check(report: CheckReport, console: Console, shown: int = 10) -> None:
     """The table of the splits, then the problems by kind with what helps; at most ``shown`` of a kind."""
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
     table = Table("split", "songs", "minutes", "notes", "labels late by", title="checked")
     for name, (songs, seconds, notes) in report.splits.items():
         shift, measured = report.shifts[name]
