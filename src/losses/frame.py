@@ -15,10 +15,14 @@ from torch import Tensor
 from ..config.model import FRAME_GROUPS, FRAME_MIN_PITCH, FRAME_NUM_PITCHES
 from ..config.names import unknown_name
 from ..notes.note import CHORUS_PROGRAM, SINGING_PROGRAM
+from .scores import NUM_PITCH_CLASSES
 
 ONSET_POS_WEIGHT = 5.0
 """Weight of a frame with an onset against one without."""
 NUM_DRUM_PITCHES = FRAME_GROUPS["drums"]
+_LINEAR, _TINY, _SILENT = 30.0, 1e-30, 1e4
+"""Above the first, log(exp(x) - 1) is x in float32; below the second x is held there, so that the logarithm
+stays finite; the third as a logit is no probability at all."""
 
 
 class NoteColumns(NamedTuple):
@@ -53,6 +57,7 @@ def frame_loss(
     groups: tuple[str, ...],
     seconds_per_frame: float,
     known: Tensor | None = None,
+    octave_free: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """The terms of every group of the frame head, in float32.
 
@@ -63,6 +68,8 @@ def frame_loss(
         seconds_per_frame: time between frames; frame t stands for t times that.
         known: (B,) bool, False for samples that are left out because something sounds in them without notes;
             None: all count.
+        octave_free: (B,) bool, samples whose notes may sound in any octave: of a pitch class it is taught
+            that it sounds, or begins, in one of them; None: no sample.
 
     Returns:
         Term name to scalar. ``voice``: ``frame_voice_pitch`` (cross-entropy over silence and 88 pitches,
@@ -75,12 +82,15 @@ def frame_loss(
     voice = ~drum & ((notes.program == SINGING_PROGRAM) | (notes.program == CHORUS_PROGRAM))
     if known is not None:
         known = known.to(logits.device, torch.float32)
+    if octave_free is not None:
+        octave_free = octave_free.to(logits.device).view(-1, 1)
     terms: dict[str, Tensor] = {}
     for group, part in zip(groups, parts, strict=True):
         if group == "voice":
-            terms |= _voice_terms(part, notes, voice, seconds_per_frame, known)
+            terms |= _voice_terms(part, notes, voice, seconds_per_frame, known, octave_free)
         elif group == "pitched":
-            terms |= _pitched_terms(part, notes, ~drum & ~voice, seconds_per_frame, known)
+            others = ~drum & ~voice
+            terms |= _pitched_terms(part, notes, others, seconds_per_frame, known, octave_free)
         elif group == "drums":
             terms |= _drum_terms(part, notes, drum, seconds_per_frame, known)
         else:
@@ -148,13 +158,22 @@ def _cover(
 
 
 def _voice_terms(
-    logits: Tensor, notes: NoteColumns, chosen: Tensor, seconds: float, known: Tensor | None
+    logits: Tensor,
+    notes: NoteColumns,
+    chosen: Tensor,
+    seconds: float,
+    known: Tensor | None,
+    octave_free: Tensor | None,
 ) -> dict[str, Tensor]:
     classes, onsets = voice_targets(notes, chosen, logits.shape[0], logits.shape[1], seconds)
     pitch_logits, onset_logits = logits[..., : FRAME_NUM_PITCHES + 1], logits[..., FRAME_NUM_PITCHES + 1]
     weight = logits.new_tensor(ONSET_POS_WEIGHT)
     reduction = "mean" if known is None else "none"
-    pitch = F.cross_entropy(pitch_logits.flatten(0, 1), classes.flatten(), reduction=reduction)
+    if octave_free is None:
+        pitch = F.cross_entropy(pitch_logits.flatten(0, 1), classes.flatten(), reduction=reduction)
+    else:
+        losses = torch.logsumexp(pitch_logits, -1) - _target_scores(pitch_logits, classes, octave_free)
+        pitch = losses.mean() if known is None else losses
     onset = F.binary_cross_entropy_with_logits(onset_logits, onsets, pos_weight=weight, reduction=reduction)
     if known is not None:
         count = (known.sum() * classes.shape[1]).clamp(min=1)
@@ -163,16 +182,55 @@ def _voice_terms(
     return {"frame_voice_pitch": pitch, "frame_voice_onset": onset}
 
 
+def _target_scores(logits: Tensor, classes: Tensor, octave_free: Tensor) -> Tensor:
+    """(B, T) logit of each frame's class; where the octave is free the sum of exp over all octaves of its
+    pitch, as a logarithm."""
+    pitch = classes - 1
+    octaves = torch.arange(0, FRAME_NUM_PITCHES, NUM_PITCH_CLASSES, device=classes.device)
+    members = (pitch % NUM_PITCH_CLASSES).unsqueeze(-1) + octaves
+    free = octave_free & (classes > 0)
+    exist = torch.where(free.unsqueeze(-1), members < FRAME_NUM_PITCHES, octaves == 0)
+    members = torch.where(free.unsqueeze(-1) & exist, members, pitch.unsqueeze(-1)) + 1
+    found = logits.gather(-1, members).masked_fill(~exist, torch.finfo(logits.dtype).min)
+    return torch.logsumexp(found, -1)
+
+
 def _pitched_terms(
-    logits: Tensor, notes: NoteColumns, chosen: Tensor, seconds: float, known: Tensor | None
+    logits: Tensor,
+    notes: NoteColumns,
+    chosen: Tensor,
+    seconds: float,
+    known: Tensor | None,
+    octave_free: Tensor | None,
 ) -> dict[str, Tensor]:
     sounding, onsets = pitch_targets(notes, chosen, logits.shape[0], logits.shape[1], seconds)
+    pitch_logits, onset_logits = logits.split(FRAME_NUM_PITCHES, dim=-1)
+    if octave_free is not None:
+        pitch_logits, sounding = _fold_octaves(pitch_logits, sounding, octave_free)
+        onset_logits, onsets = _fold_octaves(onset_logits, onsets, octave_free)
     return {
-        "frame_pitched_pitch": _multi_hot_loss(logits[..., :FRAME_NUM_PITCHES], sounding, 1.0, known),
-        "frame_pitched_onset": _multi_hot_loss(
-            logits[..., FRAME_NUM_PITCHES:], onsets, ONSET_POS_WEIGHT, known
-        ),
+        "frame_pitched_pitch": _multi_hot_loss(pitch_logits, sounding, 1.0, known),
+        "frame_pitched_onset": _multi_hot_loss(onset_logits, onsets, ONSET_POS_WEIGHT, known),
     }
+
+
+def _fold_octaves(logits: Tensor, targets: Tensor, octave_free: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits and targets (B, T, 88) in whose free samples the first 12 places stand for pitch classes.
+
+    A class sounds unless all its pitches are silent: ``P = 1 - prod (1 - p)``, a logit of
+    ``log(exp(sum of softplus) - 1)``. The places behind are silent for sure and add nothing.
+    """
+    shape = (*logits.shape[:-1], -1, NUM_PITCH_CLASSES)
+    missing = -FRAME_NUM_PITCHES % NUM_PITCH_CLASSES
+    quiet = F.pad(F.softplus(logits), (0, missing)).view(shape).sum(-2)
+    folded = torch.where(quiet > _LINEAR, quiet, quiet.clamp(_TINY, _LINEAR).expm1().log())
+    sounds = F.pad(targets, (0, missing)).view(shape).amax(-2)
+    behind = (0, FRAME_NUM_PITCHES - NUM_PITCH_CLASSES)
+    free = octave_free.unsqueeze(-1)
+    return (
+        torch.where(free, F.pad(folded, behind, value=-_SILENT), logits),
+        torch.where(free, F.pad(sounds, behind), targets),
+    )
 
 
 def _drum_terms(

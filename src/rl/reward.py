@@ -50,7 +50,7 @@ class Reward:
         Args:
             samples: token ids without padding, EOS included where it was reached; no task tokens.
             labels: the same of the reference, one for each sample.
-            octave_free: where True, note rewards compare pitch classes (the label's octave is not known).
+            octave_free: where True, pitch classes are compared (the label's octave is not known).
         """
         free = [False] * len(samples) if octave_free is None else octave_free
         known: dict[tuple[tuple[int, ...], tuple[int, ...], bool], float] = {}
@@ -60,7 +60,7 @@ class Reward:
             key = (tuple(sample), tuple(label), bool(folded))
             if key not in known:
                 if self.name == "token_acc":
-                    known[key] = token_accuracy(sample, label)
+                    known[key] = token_accuracy(*(self._folded(row) if folded else row for row in key[:2]))
                 else:
                     for row in key[:2]:
                         if row not in notes:
@@ -73,6 +73,11 @@ class Reward:
                     )
             rewards.append(known[key])
         return rewards
+
+    def _folded(self, row: Sequence[int]) -> list[int]:
+        """The tokens with every pitch in the lowest octave."""
+        pitches = self._tokenizer.token_range("pitch")
+        return [pitches.start + (token - pitches.start) % 12 if token in pitches else token for token in row]
 
     def _notes(self, row: Sequence[int]) -> NoteArray:
         decoder = ChannelDecoder(self._tokenizer.layout, start_from_ties=self.name == "note_f")

@@ -160,10 +160,12 @@ def _boundary(experiment: Experiment, tokenizer: NoteTokenizer) -> Compute:
 def _frame(experiment: Experiment, tokenizer: NoteTokenizer) -> Compute:
     groups = experiment.model.frame_groups
     seconds = experiment.model.seconds_per_memory_frame(experiment.audio)
+    hidden = experiment.objective.hide_octaves
 
     def frame(outputs: Outputs) -> dict[str, Tensor]:
         assert outputs.frames is not None
-        return frame_loss(outputs.frames, outputs.notes, groups, seconds, outputs.fully_annotated)
+        free = outputs.octave_unknown if hidden else None
+        return frame_loss(outputs.frames, outputs.notes, groups, seconds, outputs.fully_annotated, free)
 
     return frame
 

@@ -125,3 +125,63 @@ def test_right_logits_cost_next_to_nothing():
     logits = (torch.cat([sounding, onsets], -1) * 2 - 1) * 20
     terms = frame_loss(logits, notes, ("pitched",), SECONDS)
     assert max(float(term) for term in terms.values()) < 1e-5
+
+
+def octaves_moved(notes, samples):
+    """The notes with those of some samples an octave up, where the head has such a pitch."""
+    up = torch.tensor([sample in samples for sample in notes.sample.tolist()]) & (notes.pitch < 97)
+    return notes._replace(pitch=torch.where(up & (notes.pitch >= 21), notes.pitch + 12, notes.pitch))
+
+
+@pytest.mark.parametrize("group", ["voice", "pitched"])
+def test_of_a_sample_of_free_octave_only_the_pitch_class_is_taught(group):
+    notes = random_notes(count=8, seed=5)._replace(is_drum=torch.zeros(8))
+    moved = octaves_moved(notes, {1})
+    assert not torch.equal(moved.pitch, notes.pitch)
+    logits = torch.randn(3, FRAMES, FRAME_GROUPS[group], requires_grad=True)
+    free = torch.tensor([False, True, False])
+    right, wrong = (frame_loss(logits, item, (group,), SECONDS, octave_free=free) for item in (notes, moved))
+    plain = frame_loss(logits, moved, (group,), SECONDS)
+    for name in right:
+        torch.testing.assert_close(right[name], wrong[name])
+    assert plain[f"frame_{group}_pitch"] != wrong[f"frame_{group}_pitch"]
+    nobody = frame_loss(logits, moved, (group,), SECONDS, octave_free=torch.zeros(3, dtype=torch.bool))
+    for name, value in plain.items():
+        torch.testing.assert_close(nobody[name], value)
+
+
+def test_folded_voice_pitches_against_sums_of_probabilities():
+    notes = random_notes(count=6, samples=1, seed=2)._replace(program=torch.full((6,), 100.0))
+    chosen = notes.is_drum < 0.5
+    classes = loop_targets(notes, chosen, 1)[0][0]
+    logits = torch.randn(1, FRAMES, FRAME_GROUPS["voice"], dtype=torch.float64)
+    probabilities = torch.softmax(logits[0, :, :89].float(), -1).numpy()
+    expected = []
+    for frame, label in enumerate(classes):
+        same = [0] if label == 0 else [k for k in range(1, 89) if (k - label) % 12 == 0]
+        expected.append(-np.log(probabilities[frame, same].sum()))
+    found = frame_loss(logits, notes, ("voice",), SECONDS, octave_free=torch.tensor([True]))
+    assert float(found["frame_voice_pitch"]) == pytest.approx(float(np.mean(expected)), rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 300.0])
+def test_folded_pitches_against_products_of_probabilities_and_at_extreme_logits(size):
+    notes = random_notes(count=6, samples=1, seed=2)._replace(program=torch.full((6,), 33.0))
+    chosen = notes.is_drum < 0.5
+    _, _, sounding, _ = loop_targets(notes, chosen, 1)
+    logits = (torch.randn(1, FRAMES, 176) * size).requires_grad_()
+    terms = frame_loss(logits, notes, ("pitched",), SECONDS, octave_free=torch.tensor([True]))
+    found = terms["frame_pitched_pitch"]
+    (found + terms["frame_pitched_onset"]).backward()
+    assert torch.isfinite(logits.grad).all()
+    if size > 1:
+        return
+    silent = 1 - torch.sigmoid(logits[0, :, :88].detach().double()).numpy()
+    total = positives = 0.0
+    for frame in range(FRAMES):
+        for pitch_class in range(12):
+            quiet = silent[frame, pitch_class::12].prod()
+            sounds = sounding[0, frame, pitch_class::12].any()
+            total -= np.log(1 - quiet) if sounds else np.log(quiet)
+            positives += sounds
+    assert float(found.detach()) == pytest.approx(total / (FRAMES + positives), rel=1e-5)

@@ -54,6 +54,15 @@ def test_token_accuracy_is_over_the_longer_sequence() -> None:
     assert token_accuracy([], [1]) == 0.0
 
 
+def test_token_accuracy_compares_pitch_classes_where_the_octave_is_not_known() -> None:
+    label = row(tokenizer(), *LABEL)
+    up = row(tokenizer(), *(note._replace(pitch=note.pitch + 12) for note in LABEL))
+    assert worth("token_acc", up, label) < 1
+    assert worth("token_acc", up, label, octave_free=True) == 1.0
+    other = row(tokenizer(), *moved(pitch=63))
+    assert worth("token_acc", other, label, octave_free=True) < 1
+
+
 def moved(**changes: float) -> tuple[Note, ...]:
     """LABEL with its second note changed."""
     first, second, *rest = LABEL
