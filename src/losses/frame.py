@@ -204,7 +204,7 @@ def _pitched_terms(
     octave_free: Tensor | None,
 ) -> dict[str, Tensor]:
     sounding, onsets = pitch_targets(notes, chosen, logits.shape[0], logits.shape[1], seconds)
-    pitch_logits, onset_logits = logits.split(FRAME_NUM_PITCHES, dim=-1)
+    pitch_logits, onset_logits = torch.split(logits, FRAME_NUM_PITCHES, dim=-1)
     if octave_free is not None:
         pitch_logits, sounding = _fold_octaves(pitch_logits, sounding, octave_free)
         onset_logits, onsets = _fold_octaves(onset_logits, onsets, octave_free)
