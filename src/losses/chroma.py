@@ -5,10 +5,9 @@ Axes: B batch, C channels, N tokens, V vocabulary.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from .scores import NUM_PITCH_CLASSES, float_scores, log_totals, lowest_of_class, mean_over, within
+from .scores import float_scores, log_totals, mean_over, octave_scores, within
 
 
 def chroma_loss(logits: Tensor, labels: Tensor, *, pitches: range, log_total: Tensor | None = None) -> Tensor:
@@ -32,10 +31,4 @@ def chroma_loss(logits: Tensor, labels: Tensor, *, pitches: range, log_total: Te
     """
     scores = float_scores(logits)
     total = log_totals(scores) if log_total is None else log_total
-    octaves = torch.arange(0, len(pitches), NUM_PITCH_CLASSES, device=labels.device)
-    lowest = lowest_of_class(labels, pitches)
-    members = lowest.unsqueeze(-1) + octaves
-    exist = members < pitches.stop
-    found = scores.gather(-1, torch.where(exist, members, lowest.unsqueeze(-1)))
-    found = found.masked_fill(~exist, torch.finfo(scores.dtype).min)
-    return mean_over(total - log_totals(found), within(labels, pitches))
+    return mean_over(total - octave_scores(scores, labels, pitches), within(labels, pitches))

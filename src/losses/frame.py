@@ -15,11 +15,13 @@ from torch import Tensor
 from ..config.model import FRAME_GROUPS, FRAME_MIN_PITCH, FRAME_NUM_PITCHES
 from ..config.names import unknown_name
 from ..notes.note import CHORUS_PROGRAM, SINGING_PROGRAM
-from .scores import NUM_PITCH_CLASSES
+from .scores import NUM_PITCH_CLASSES, log_totals, octave_scores
 
 ONSET_POS_WEIGHT = 5.0
 """Weight of a frame with an onset against one without."""
 NUM_DRUM_PITCHES = FRAME_GROUPS["drums"]
+_VOICE_PITCHES = range(1, 1 + FRAME_NUM_PITCHES)
+"""Classes of the voice's pitches; 0 is silence."""
 _LINEAR, _TINY, _SILENT = 30.0, 1e-30, 1e4
 """Above the first, log(exp(x) - 1) is x in float32; below the second x is held there, so that the logarithm
 stays finite; the third as a logit is no probability at all."""
@@ -36,6 +38,21 @@ class NoteColumns(NamedTuple):
     pitch: Tensor
     program: Tensor
     is_drum: Tensor
+
+
+class _Samples(NamedTuple):
+    """What is known of the samples of a batch."""
+
+    known: Tensor | None
+    """(B,) float32: 0 for samples that are left out; None: all count."""
+    octave_free: Tensor | None
+    """(B, 1) bool: only pitch classes are taught; None: of no sample."""
+
+    def mean(self, losses: Tensor) -> Tensor:
+        """Mean of (B, T) losses over the frames that count; 0 when none does."""
+        if self.known is None:
+            return losses.mean()
+        return (losses * self.known.unsqueeze(-1)).sum() / (self.known.sum() * losses.shape[1]).clamp(min=1)
 
 
 class _Cover(NamedTuple):
@@ -80,19 +97,18 @@ def frame_loss(
     parts = torch.split(logits.float(), [FRAME_GROUPS[group] for group in groups], dim=-1)
     drum = notes.is_drum > 0.5
     voice = ~drum & ((notes.program == SINGING_PROGRAM) | (notes.program == CHORUS_PROGRAM))
-    if known is not None:
-        known = known.to(logits.device, torch.float32)
-    if octave_free is not None:
-        octave_free = octave_free.to(logits.device).view(-1, 1)
+    samples = _Samples(
+        None if known is None else known.to(logits.device, torch.float32),
+        None if octave_free is None else octave_free.to(logits.device).view(-1, 1),
+    )
     terms: dict[str, Tensor] = {}
     for group, part in zip(groups, parts, strict=True):
         if group == "voice":
-            terms |= _voice_terms(part, notes, voice, seconds_per_frame, known, octave_free)
+            terms |= _voice_terms(part, notes, voice, seconds_per_frame, samples)
         elif group == "pitched":
-            others = ~drum & ~voice
-            terms |= _pitched_terms(part, notes, others, seconds_per_frame, known, octave_free)
+            terms |= _pitched_terms(part, notes, ~drum & ~voice, seconds_per_frame, samples)
         elif group == "drums":
-            terms |= _drum_terms(part, notes, drum, seconds_per_frame, known)
+            terms |= _drum_terms(part, notes, drum, seconds_per_frame, samples)
         else:
             raise unknown_name("frame head group", group, FRAME_GROUPS)
     return terms
@@ -158,59 +174,30 @@ def _cover(
 
 
 def _voice_terms(
-    logits: Tensor,
-    notes: NoteColumns,
-    chosen: Tensor,
-    seconds: float,
-    known: Tensor | None,
-    octave_free: Tensor | None,
+    logits: Tensor, notes: NoteColumns, chosen: Tensor, seconds: float, samples: _Samples
 ) -> dict[str, Tensor]:
     classes, onsets = voice_targets(notes, chosen, logits.shape[0], logits.shape[1], seconds)
     pitch_logits, onset_logits = logits[..., : FRAME_NUM_PITCHES + 1], logits[..., FRAME_NUM_PITCHES + 1]
+    pitch = F.cross_entropy(pitch_logits.flatten(0, 1), classes.flatten(), reduction="none").view_as(classes)
+    if samples.octave_free is not None:
+        folded = log_totals(pitch_logits) - octave_scores(pitch_logits, classes, _VOICE_PITCHES)
+        pitch = torch.where(samples.octave_free & (classes > 0), folded, pitch)
     weight = logits.new_tensor(ONSET_POS_WEIGHT)
-    reduction = "mean" if known is None else "none"
-    if octave_free is None:
-        pitch = F.cross_entropy(pitch_logits.flatten(0, 1), classes.flatten(), reduction=reduction)
-    else:
-        losses = torch.logsumexp(pitch_logits, -1) - _target_scores(pitch_logits, classes, octave_free)
-        pitch = losses.mean() if known is None else losses
-    onset = F.binary_cross_entropy_with_logits(onset_logits, onsets, pos_weight=weight, reduction=reduction)
-    if known is not None:
-        count = (known.sum() * classes.shape[1]).clamp(min=1)
-        pitch = (pitch.view_as(classes) * known.unsqueeze(-1)).sum() / count
-        onset = (onset * known.unsqueeze(-1)).sum() / count
-    return {"frame_voice_pitch": pitch, "frame_voice_onset": onset}
-
-
-def _target_scores(logits: Tensor, classes: Tensor, octave_free: Tensor) -> Tensor:
-    """(B, T) logit of each frame's class; where the octave is free the sum of exp over all octaves of its
-    pitch, as a logarithm."""
-    pitch = classes - 1
-    octaves = torch.arange(0, FRAME_NUM_PITCHES, NUM_PITCH_CLASSES, device=classes.device)
-    members = (pitch % NUM_PITCH_CLASSES).unsqueeze(-1) + octaves
-    free = octave_free & (classes > 0)
-    exist = torch.where(free.unsqueeze(-1), members < FRAME_NUM_PITCHES, octaves == 0)
-    members = torch.where(free.unsqueeze(-1) & exist, members, pitch.unsqueeze(-1)) + 1
-    found = logits.gather(-1, members).masked_fill(~exist, torch.finfo(logits.dtype).min)
-    return torch.logsumexp(found, -1)
+    onset = F.binary_cross_entropy_with_logits(onset_logits, onsets, pos_weight=weight, reduction="none")
+    return {"frame_voice_pitch": samples.mean(pitch), "frame_voice_onset": samples.mean(onset)}
 
 
 def _pitched_terms(
-    logits: Tensor,
-    notes: NoteColumns,
-    chosen: Tensor,
-    seconds: float,
-    known: Tensor | None,
-    octave_free: Tensor | None,
+    logits: Tensor, notes: NoteColumns, chosen: Tensor, seconds: float, samples: _Samples
 ) -> dict[str, Tensor]:
     sounding, onsets = pitch_targets(notes, chosen, logits.shape[0], logits.shape[1], seconds)
     pitch_logits, onset_logits = torch.split(logits, FRAME_NUM_PITCHES, dim=-1)
-    if octave_free is not None:
-        pitch_logits, sounding = _fold_octaves(pitch_logits, sounding, octave_free)
-        onset_logits, onsets = _fold_octaves(onset_logits, onsets, octave_free)
+    if samples.octave_free is not None:
+        pitch_logits, sounding = _fold_octaves(pitch_logits, sounding, samples.octave_free)
+        onset_logits, onsets = _fold_octaves(onset_logits, onsets, samples.octave_free)
     return {
-        "frame_pitched_pitch": _multi_hot_loss(pitch_logits, sounding, 1.0, known),
-        "frame_pitched_onset": _multi_hot_loss(onset_logits, onsets, ONSET_POS_WEIGHT, known),
+        "frame_pitched_pitch": _multi_hot_loss(pitch_logits, sounding, 1.0, samples.known),
+        "frame_pitched_onset": _multi_hot_loss(onset_logits, onsets, ONSET_POS_WEIGHT, samples.known),
     }
 
 
@@ -234,12 +221,12 @@ def _fold_octaves(logits: Tensor, targets: Tensor, octave_free: Tensor) -> tuple
 
 
 def _drum_terms(
-    logits: Tensor, notes: NoteColumns, chosen: Tensor, seconds: float, known: Tensor | None
+    logits: Tensor, notes: NoteColumns, chosen: Tensor, seconds: float, samples: _Samples
 ) -> dict[str, Tensor]:
     _, onsets = pitch_targets(
         notes, chosen, logits.shape[0], logits.shape[1], seconds, min_pitch=0, num_pitches=NUM_DRUM_PITCHES
     )
-    return {"frame_drums_onset": _multi_hot_loss(logits, onsets, ONSET_POS_WEIGHT, known)}
+    return {"frame_drums_onset": _multi_hot_loss(logits, onsets, ONSET_POS_WEIGHT, samples.known)}
 
 
 def _multi_hot_loss(logits: Tensor, targets: Tensor, pos_weight: float, known: Tensor | None) -> Tensor:

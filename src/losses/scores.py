@@ -28,11 +28,24 @@ def within(labels: Tensor, ids: range) -> Tensor:
 
 
 def lowest_of_class(labels: Tensor, pitches: range) -> Tensor:
-    """Id of the lowest pitch of each label's pitch class, ``pitches`` being those from pitch 0 on.
+    """Id of the lowest of ``pitches``, consecutive ones, in each label's pitch class.
 
     Labels that are no pitch give some pitch too.
     """
     return pitches.start + (labels - pitches.start) % NUM_PITCH_CLASSES
+
+
+def octave_scores(scores: Tensor, labels: Tensor, pitches: range) -> Tensor:
+    """Of each label, the logarithm of the sum of exp over the pitches of its class: (..,) of scores (.., V).
+
+    ``pitches`` are ids of consecutive pitches; labels that are none give the score of some class.
+    """
+    octaves = torch.arange(0, len(pitches), NUM_PITCH_CLASSES, device=labels.device)
+    lowest = lowest_of_class(labels, pitches).unsqueeze(-1)
+    members = lowest + octaves
+    exist = members < pitches.stop
+    found = scores.gather(-1, torch.where(exist, members, lowest))
+    return log_totals(found.masked_fill(~exist, torch.finfo(scores.dtype).min))
 
 
 def mean_over(values: Tensor, counted: Tensor) -> Tensor:

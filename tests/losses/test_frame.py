@@ -154,8 +154,8 @@ def test_folded_voice_pitches_against_sums_of_probabilities():
     notes = random_notes(count=6, samples=1, seed=2)._replace(program=torch.full((6,), 100.0))
     chosen = notes.is_drum < 0.5
     classes = loop_targets(notes, chosen, 1)[0][0]
-    logits = torch.randn(1, FRAMES, FRAME_GROUPS["voice"], dtype=torch.float64)
-    probabilities = torch.softmax(logits[0, :, :89].float(), -1).numpy()
+    logits = torch.randn(1, FRAMES, FRAME_GROUPS["voice"])
+    probabilities = torch.softmax(logits[0, :, :89].double(), -1).numpy()
     expected = []
     for frame, label in enumerate(classes):
         same = [0] if label == 0 else [k for k in range(1, 89) if (k - label) % 12 == 0]

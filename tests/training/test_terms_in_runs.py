@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,21 @@ def test_hidden_octaves_are_neither_taught_nor_read(tiny, sines: Path):
     assert gradients["token_ce"][known].all()
     assert not gradients["token_ce"][unknown].any()
     assert gradients["chroma"][is_pitch].all()
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_hidden_octaves_are_hidden_from_the_frame_head(tiny, sines: Path, hidden: bool):
+    """Its terms do not change with the octave of the labels, as they do where nothing is hidden."""
+    experiment = tiny.experiment(objective__chroma_weight=1.0, objective__hide_octaves=hidden)
+    module, batch = module_and_batch(experiment, sines)
+    outputs = module.eval()._forward(batch)
+    assert outputs.frames is not None
+    notes = outputs.notes
+    up = (notes.sample == 1) & (notes.pitch < 96)
+    assert up.any()
+    moved = replace(outputs, notes=notes._replace(pitch=notes.pitch + 12 * up))
+    [frame] = [term for term in module.objective.terms if term.name == "frame"]
+    first, second = frame.compute(outputs), frame.compute(moved)
+    assert set(first) == set(FRAMES)
+    same = torch.isclose(first["frame_voice_pitch"], second["frame_voice_pitch"], rtol=1e-6, atol=0)
+    assert bool(same) is hidden
