@@ -149,7 +149,7 @@ def test_a_loss_is_a_file_and_a_row(tmp_path: Path) -> None:
     for place, block in (("from ..tokenizer", "import"), ('    "frame": ', "row")):
         text = block_after(f"{block}: src/training/objective.py") + place
         insert(package / "training" / "objective.py", place, text)
-    line = re.search(r"python train.py EXP .*--term-weight z.*", PAGE.read_text(encoding="utf-8"))
+    line = re.search(r"python src/train.py EXP .*--term-weight z.*", PAGE.read_text(encoding="utf-8"))
     assert line is not None
     assert output_of(tmp_path, f"LINE = {line[0]!r}\n{LOSS_CHECK}") == "z 0.0001 500 1000\n"
 
@@ -207,7 +207,7 @@ def test_an_encoder_is_a_file_and_two_rows(tmp_path: Path) -> None:
     )
     for place, block in (("from .perceiver_tf", "import"), ('    "conformer": ', "row")):
         insert(folder / "__init__.py", place, block_after(f"{block}: src/model/encoder/__init__.py") + place)
-    line = re.search(r"^python train.py EXP -enc gru .*", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    line = re.search(r"^python src/train.py EXP -enc gru .*", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert line is not None
     assert output_of(tmp_path, f"LINE = {line[0]!r}\n{ENCODER_CHECK}") == "2 layers, all learn\n"
 

@@ -294,7 +294,9 @@ def first_batch(experiment: Experiment, home: Path) -> Any:
 
 
 def network(experiment: Experiment, home: Path) -> Any:
-    """The weights at the start and the losses of a training step, at step 0 and later."""
+    """The weights at the start, the logits and the losses of a training step, at step 0 and later.
+
+    The logits too: a small change of them can be lost in the last digit of a loss."""
     batch = first_batch(experiment, home)
     torch.manual_seed(experiment.seed)
     module = TranscriptionModule(experiment, NoteTokenizer.from_experiment(experiment))
@@ -302,7 +304,7 @@ def network(experiment: Experiment, home: Path) -> Any:
     torch.manual_seed(0)
     outputs = module.train()._forward(batch)
     losses = [module.objective(outputs, step)[0].item() for step in (0, 5)]
-    return weights, losses, module.tokenizer.sequence_length
+    return weights, numbers(outputs.logits.detach()), losses, module.tokenizer.sequence_length
 
 
 @pytest.mark.parametrize(("leaf", "value", "needs"), NETWORK, ids=[leaf for leaf, _, _ in NETWORK])
